@@ -16,6 +16,10 @@
 //                   another epoch, rank or process, and is not given again.
 //   withdrawal      A fence: no byte of the peer lands after withdraw(), abort() or the destructor
 //                   has returned, also of a put that is under way. The memory may then be freed.
+//                   A peer whose process is stopped in the middle of a copy is waited for only so
+//                   long: it is logged, the connection fails, and that copy may end later.
+//   lifetime        Exposed memory stays until it is withdrawn. Where its owner frees it before,
+//                   the sender has an error that names the owner; the owner's process may end.
 //   revoked keys    A put that reaches withdrawn memory, or memory that never was exposed, changes
 //                   nothing, its signal is not stored, and one of the two ends has an error that
 //                   names the other.

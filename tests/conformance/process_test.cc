@@ -171,7 +171,38 @@ TEST_P(Processes, PutsLandInExposedMemoryAcross) {
   EXPECT_EQ(child.wait_status(), 0);
 }
 
-// Memory that has gone though it is exposed is an error, and neither end crashes.
+// A peer that is stopped while it copies into this end's memory holds up a withdrawal only so long.
+TEST_P(Processes, WithdrawalFromAStoppedPeerEnds) {
+  constexpr std::size_t bytes = 64 << 20;
+  std::vector<std::byte> memory(bytes);
+  ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
+    if (!wait_for_signal(connection, 0, 1)) return false;
+    if (!connection.puts_in_place() || !connection.can_read_peer()) return true;
+    RemoteMemory exposed;
+    std::memcpy(&exposed, connection.region(), sizeof exposed);
+    const std::vector<std::byte> source(bytes);
+    for (;;) {
+      const auto taken = connection.try_put_to(exposed, 0, source.data(), bytes, {1, 1});
+      if (!taken.ok() || !connection.progress().ok()) return true;
+    }
+  });
+  const RemoteMemory exposed = must_expose(*child.connection, memory);
+  ASSERT_TRUE(put(*child.connection, &exposed, sizeof exposed, 0, {0, 1}));
+  ASSERT_TRUE(wait_for_completion(*child.connection));
+  if (exposed.key == 0 || !child.connection->can_read_peer()) {
+    EXPECT_EQ(child.wait_status(), 0);
+    GTEST_SKIP() << "its owner's end stores what the peer puts";
+  }
+  ASSERT_TRUE(wait_for_signal(*child.connection, 1, 1));
+  kill(child.pid, SIGSTOP);
+  const auto begun = std::chrono::steady_clock::now();
+  child.connection->withdraw(exposed);
+  child.connection->abort({Fault::Kind::aborted, 0});
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(15));
+  kill(child.pid, SIGCONT);
+}
+
+// Memory that has gone though it is exposed is an error for who puts there.
 TEST_P(Processes, AMemoryThatWasUnmappedIsAnError) {
   constexpr std::size_t bytes = 1 << 20;
   ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {

@@ -116,6 +116,12 @@ bool Imports::unmap(std::uint64_t address) {
   return true;
 }
 
+std::size_t Imports::bytes_at(std::uint64_t address) {
+  const std::lock_guard lock(mutex_);
+  const auto found = mapped_.find(address);
+  return found == mapped_.end() ? 0 : found->second - address % page;
+}
+
 Imports& imports() {
   static auto* const all = new Imports;
   return *all;

@@ -57,6 +57,8 @@ class Imports {
   // 0: it cannot be mapped, or the process is gone.
   std::uint64_t map(const SharedAllocation& shared);
   bool unmap(std::uint64_t address);
+  // Of what is mapped at just this address; 0: nothing.
+  std::size_t bytes_at(std::uint64_t address);
 
  private:
   std::mutex mutex_;

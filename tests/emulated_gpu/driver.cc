@@ -239,6 +239,11 @@ DriverResult cuPointerGetAttribute(void* value, int attribute, DeviceAddress add
 }
 DriverResult cuMemGetAddressRange_v2(DeviceAddress* base, std::size_t* bytes,
                                      DeviceAddress address) {
+  if (const std::size_t imported = imports().bytes_at(address); imported > 0) {
+    *base = address;
+    *bytes = imported;
+    return driver_success;
+  }
   const auto found = allocations().at(address);
   if (!found) return invalid_value;
   *base = found->address;

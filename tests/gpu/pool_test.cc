@@ -24,7 +24,7 @@ TEST(GpuPool, AMappingInOneProcessKeepsTheMemoryOfAnEndThatIsGone) {
   auto stretch = theirs.take(4096);
   ASSERT_TRUE(stretch.ok()) << stretch.error().describe();
   const transport::nvlink::Location location = stretch->location();
-  auto mapping = mine.map(location);
+  auto mapping = mine.map(location, 4096);
   ASSERT_TRUE(mapping.ok()) << mapping.error().describe();
   *stretch = {};
   const std::array<std::uint64_t, 2> sent{7, 11};
@@ -35,9 +35,31 @@ TEST(GpuPool, AMappingInOneProcessKeepsTheMemoryOfAnEndThatIsGone) {
       device.copy(sys::cuda::address_of(found.data()), mapping->address(), sizeof found).ok());
   EXPECT_EQ(found, sent);
   *mapping = {};
-  const auto late = mine.map(location);
+  const auto late = mine.map(location, 4096);
   ASSERT_FALSE(late.ok());
   EXPECT_NE(late.error().message.find("has freed its device memory"), std::string::npos);
+}
+
+TEST(GpuPool, AStretchThatIsNotInItsPieceIsRefused) {
+  std::string why;
+  const auto devices = usable_devices(&why);
+  if (devices.empty()) GTEST_SKIP() << why;
+  Pool theirs(devices.front());
+  Pool mine(devices.back());
+  auto stretch = theirs.take(4096);
+  ASSERT_TRUE(stretch.ok()) << stretch.error().describe();
+  const transport::nvlink::Location good = stretch->location();
+  const std::uint64_t past = std::uint64_t{1} << 40;
+  for (const auto& [offset, bytes] : {std::pair<std::uint64_t, std::size_t>{past, 4096},
+                                      {good.offset + 1, 4096},
+                                      {UINT64_MAX - 255, 4096},
+                                      {good.offset, past}}) {
+    transport::nvlink::Location bad = good;
+    bad.offset = offset;
+    const auto refused = mine.map(bad, bytes);
+    ASSERT_FALSE(refused.ok()) << offset;
+    EXPECT_NE(refused.error().message.find("cannot be there"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -192,6 +192,10 @@ Result<ImportedMemory> ImportedMemory::open(std::shared_ptr<const Device> device
       device->check(device->driver().ipc_open(&memory.address_, handle, ipc_lazy_peer_access),
                     "opening another process's device memory"));
   memory.device_ = std::move(device);
+  DeviceAddress base = 0;
+  std::size_t bytes = 0;
+  if (memory.device_->driver().address_range(&base, &bytes, memory.address_) == driver_success)
+    memory.bytes_ = bytes - (memory.address_ - base);
   return memory;
 }
 
@@ -204,6 +208,7 @@ ImportedMemory::~ImportedMemory() {
 void ImportedMemory::swap(ImportedMemory& other) noexcept {
   std::swap(device_, other.device_);
   std::swap(address_, other.address_);
+  std::swap(bytes_, other.bytes_);
 }
 
 Result<MappedHostMemory> MappedHostMemory::allocate(std::shared_ptr<const Device> device,

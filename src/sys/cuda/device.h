@@ -117,12 +117,15 @@ class ImportedMemory {
     return *this;
   }
   DeviceAddress address() const { return address_; }
+  // No limit where the driver does not know the size of another process's memory.
+  std::size_t bytes() const { return bytes_; }
 
  private:
   void swap(ImportedMemory& other) noexcept;
 
   std::shared_ptr<const Device> device_;
   DeviceAddress address_ = 0;
+  std::size_t bytes_ = SIZE_MAX;
 };
 
 // Host memory that kernels load and store, zeroed at first. It stays this process's when a program

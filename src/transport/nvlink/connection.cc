@@ -130,7 +130,7 @@ Status NvlinkConnection::map_peer() {
         peer_, "rank ", peer_,
         " sent a description of its GPU that cannot be read; is it another version of unisono?");
   if (theirs.geometry != geometry_) return geometry_mismatch(peer_, theirs.geometry, geometry_);
-  auto mapping = pool_.map(theirs.region);
+  auto mapping = pool_.map(theirs.region, signals_bytes(geometry_) + geometry_.region_bytes);
   if (!mapping.ok()) {
     Error error(mapping.error());
     error.message =

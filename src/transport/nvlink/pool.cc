@@ -17,6 +17,16 @@ std::size_t round_up(std::size_t bytes, std::size_t grain) {
   return (bytes + grain - 1) / grain * grain;
 }
 
+// Nothing of a location is trusted.
+Status check_stretch(const Location& location, std::size_t bytes, std::size_t piece_bytes) {
+  if (location.offset % stretch_grain == 0 && bytes <= piece_bytes &&
+      location.offset <= piece_bytes - bytes)
+    return {};
+  return environment_error("a peer's ", bytes, " bytes at ", location.offset,
+                           " of its device memory cannot be there: it has ", piece_bytes,
+                           " bytes, and connections begin at multiples of ", stretch_grain);
+}
+
 std::uint64_t next_piece() {
   static std::atomic<std::uint64_t> next{1};
   return next.fetch_add(1, std::memory_order_relaxed);
@@ -88,7 +98,7 @@ Result<Pool::Stretch> Pool::take(std::size_t bytes) {
   return stretch;
 }
 
-Result<Pool::Mapping> Pool::map(const Location& location) {
+Result<Pool::Mapping> Pool::map(const Location& location, std::size_t bytes) {
   if (!device_->can_access(location.device))
     return environment_error("CUDA device ", device_->ordinal(),
                              " cannot access the memory of a peer's device ", location.ordinal,
@@ -99,6 +109,7 @@ Result<Pool::Mapping> Pool::map(const Location& location) {
     UNISONO_TRY(device_->enable_peer(*peer));
     const std::shared_ptr<Stretch::Piece> piece = own_pieces().find(location.piece);
     if (!piece) return environment_error("a peer in this process has freed its device memory");
+    UNISONO_TRY(check_stretch(location, bytes, piece->memory.bytes()));
     mapping.address_ = piece->memory.address() + location.offset;
     mapping.memory_ = piece;
     return mapping;
@@ -111,6 +122,7 @@ Result<Pool::Mapping> Pool::map(const Location& location) {
     memory = std::make_shared<sys::cuda::ImportedMemory>(std::move(opened));
     known = memory;
   }
+  UNISONO_TRY(check_stretch(location, bytes, memory->bytes()));
   mapping.address_ = memory->address() + location.offset;
   mapping.memory_ = std::move(memory);
   return mapping;

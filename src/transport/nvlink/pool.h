@@ -56,7 +56,8 @@ class Pool {
     std::shared_ptr<const void> memory_;
     sys::cuda::DeviceAddress address_ = 0;
   };
-  Result<Mapping> map(const Location& location);
+  // Environment error unless `bytes` are there.
+  Result<Mapping> map(const Location& location, std::size_t bytes);
 
  private:
   using PieceName = std::pair<std::int32_t, std::uint64_t>;  // process id, piece

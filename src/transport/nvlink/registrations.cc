@@ -243,6 +243,9 @@ Result<DeviceAddress> Registrations::map(Import& import) const {
       return import.owner_base;
     }
     UNISONO_ASSIGN(import.memory, sys::cuda::ImportedMemory::open(device_, first.shareable.handle));
+    if (import.bytes > import.memory.bytes())
+      return environment_error("it has ", import.memory.bytes(), " bytes and not the ",
+                               import.bytes, " that its owner announced");
     return import.memory.address();
   }
   std::vector<sys::cuda::MappedPieces::Piece> pieces;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "transport/ofi/kept_signals.h"
 #include "transport/ofi/library.h"
 
 namespace unisono::transport::ofi {
@@ -59,6 +60,7 @@ Endpoint::~Endpoint() = default;
 
 Result<std::unique_ptr<Endpoint>> Endpoint::open(const std::string& host,
                                                  std::string_view provider) {
+  const KeptSignals kept;
   std::unique_ptr<Endpoint> made(new Endpoint());
   UNISONO_TRY(made->choose(host, provider));
   UNISONO_TRY(made->make());

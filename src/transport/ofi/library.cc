@@ -1,37 +1,13 @@
 #include "transport/ofi/library.h"
 
-#include <signal.h>
-
-#include <array>
 #include <cstdlib>
 
 #include "base/error.h"
 #include "sys/loaded_functions.h"
+#include "transport/ofi/kept_signals.h"
 
 namespace unisono::transport::ofi {
 namespace {
-
-// Undoes what loading a library did to the process's signals: libfabric may load libpsm2, which
-// takes SIGINT, SIGTERM and the signals of crashes away from the program.
-class KeptSignals {
- public:
-  KeptSignals() {
-    for (int number = 1; number < NSIG; ++number) sigaction(number, nullptr, &actions_[number]);
-  }
-  ~KeptSignals() {
-    for (int number = 1; number < NSIG; ++number) {
-      struct sigaction now;
-      if (sigaction(number, nullptr, &now) == 0 &&
-          now.sa_sigaction != actions_[number].sa_sigaction)
-        sigaction(number, &actions_[number], nullptr);
-    }
-  }
-  KeptSignals(const KeptSignals&) = delete;
-  KeptSignals& operator=(const KeptSignals&) = delete;
-
- private:
-  std::array<struct sigaction, NSIG> actions_{};
-};
 
 Status load(Library& functions) {
   const KeptSignals kept;

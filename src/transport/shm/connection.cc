@@ -9,9 +9,11 @@
 #include "base/block_copy.h"
 #include "base/error.h"
 #include "base/hmac.h"
+#include "base/log.h"
 #include "base/try.h"
 #include "sys/cross_memory.h"
 #include "sys/process.h"
+#include "transport/clock.h"
 #include "transport/exposed_memory.h"
 #include "transport/fault.h"
 #include "transport/request.h"
@@ -22,6 +24,8 @@ namespace {
 
 // A copy within the process looks for a fault of its source this often.
 constexpr std::size_t guarded_copy_bytes = std::size_t{1} << 20;
+// For the peer to copy as much; it may be stopped meanwhile.
+constexpr std::int64_t copies_deadline_ns = 3 * ns_per_s;
 // Tries to get past segments that a dead process of the same job and rank has left.
 constexpr int max_stale_segments = 4;
 
@@ -85,7 +89,9 @@ class ShmConnection final : public Connection {
                     std::size_t bytes);
   Error unmapped(const Error& why) const;
   void store(Signal signal);
-  void wait_for_copies() const;
+  void give_up(Fault fault);
+  bool await_copies();
+  Status peer_lives() const;
 
   ConnectionKey key_;
   int ranks_;
@@ -104,7 +110,8 @@ class ShmConnection final : public Connection {
   sys::ProcessWatch peer_watch_;
   std::uint64_t puts_ = 0;
   std::uint64_t keys_ = 0;
-  std::size_t put_reserved_bytes_ = 0;   // at the beginning of the peer's region
+  std::size_t put_reserved_bytes_ = 0;        // at the beginning of the peer's region
+  std::atomic<bool> peer_is_stopped_{false};  // in a copy, for longer than anybody waits
   std::atomic<std::uint64_t> fault_{0};  // ours, packed; the peer can write what is in the segment
 };
 
@@ -123,9 +130,9 @@ void ShmConnection::join() {
 }
 
 ShmConnection::~ShmConnection() {
-  // seq_cst: either the peer's copy sees that this end left, or we see its copy (wait_for_copies).
+  // seq_cst: either the peer's copy sees that this end left, or we see its copy (await_copies).
   mine().state.store(EndState::left);
-  wait_for_copies();
+  await_copies();
   segment_->unlink_once();
   erase(proof_key_);
 }
@@ -208,6 +215,7 @@ Status ShmConnection::read_peer(void* destination, std::uint64_t peer_address, s
       block_copy(to + at, reinterpret_cast<const std::byte*>(peer_address) + at, part);
       return {};
     });
+  UNISONO_TRY(peer_lives());
   auto copied =
       sys::read_process_memory(peer_facts_->process.pid, destination, peer_address, bytes);
   if (copied.ok()) return {};
@@ -239,8 +247,8 @@ Result<RemoteMemory> ShmConnection::expose(void* memory, std::size_t bytes) {
 void ShmConnection::withdraw(const RemoteMemory& memory) {
   std::uint64_t key = memory.key;
   if (key == 0) return;
-  if (segment_->exposed_by(end_)[key % most_exposed].key.compare_exchange_strong(key, 0))
-    wait_for_copies();
+  if (!segment_->exposed_by(end_)[key % most_exposed].key.compare_exchange_strong(key, 0)) return;
+  if (!await_copies()) give_up({.kind = Fault::Kind::failed, .rank = peer_});
 }
 
 Result<bool> ShmConnection::try_put_to(const RemoteMemory& memory, std::size_t offset,
@@ -268,6 +276,7 @@ Status ShmConnection::write_peer(const RemoteMemory& memory, std::size_t offset,
     if (bytes > there || offset > there - bytes)
       return past_exposed(self_, peer_, peer_, bytes, offset, there);
     if (!same_process_) {
+      UNISONO_TRY(peer_lives());
       const auto written =
           sys::write_process_memory(peer_facts_->process.pid, address + at, from + at, part);
       if (!written.ok()) return unmapped(written.error());
@@ -299,10 +308,29 @@ Status ShmConnection::copy_guarded(std::size_t bytes, const Copy& copy) {
                     " left the communicator while its memory was being copied");
 }
 
-// As long as it takes the peer to copy guarded_copy_bytes; a peer that died copies no more.
-void ShmConnection::wait_for_copies() const {
-  while (segment_->copies_of(end_).load() != 0 && (same_process_ || peer_watch_.alive()))
+// As long as it takes the peer to copy guarded_copy_bytes; a peer that died copies no more. False:
+// the peer is stopped in a copy, and nobody can keep it from going on when it is continued.
+bool ShmConnection::await_copies() {
+  const std::int64_t deadline = now_ns() + copies_deadline_ns;
+  while (segment_->copies_of(end_).load() != 0 && (same_process_ || peer_watch_.alive())) {
+    if (peer_is_stopped_.load()) return false;
+    if (now_ns() > deadline) {
+      peer_is_stopped_.store(true);
+      log(LogLevel::error, "rank ", peer_, " has been copying memory of rank ", self_, " for ",
+          copies_deadline_ns / ns_per_s,
+          " s; its process is stopped, and may still change that memory when it is continued");
+      return false;
+    }
     std::this_thread::yield();
+  }
+  return true;
+}
+
+// The number of a process that has ended may be another one's.
+Status ShmConnection::peer_lives() const {
+  if (same_process_ || peer_watch_.alive()) return {};
+  return peer_error(peer_, "rank ", peer_, " failed: its process ", peer_facts_->process.pid,
+                    " has ended");
 }
 
 Status ShmConnection::progress() {
@@ -323,26 +351,28 @@ Status ShmConnection::check_peer() {
   if (!ready_) return {};
   // Acquire: what the peer put before it left is visible to who sees that it left.
   const bool left = theirs().state.load(std::memory_order_acquire) == EndState::left;
-  const bool died = !left && !same_process_ && !peer_watch_.alive();
-  if (!left && !died) return {};
+  Status lives = left ? Status{} : peer_lives();
+  if (!left && lives.ok()) return {};
   if (!saw_peer_gone_) {
     saw_peer_gone_ = true;
     return {};
   }
-  if (died)
-    return peer_error(peer_, "rank ", peer_, " failed: its process ", peer_facts_->process.pid,
-                      " has ended");
+  if (!lives.ok()) return lives;
   return peer_error(peer_, "rank ", peer_,
                     " left the communicator while this rank still waits for it");
 }
 
 void ShmConnection::abort(Fault fault) {
+  give_up(fault);
+  await_copies();
+}
+
+void ShmConnection::give_up(Fault fault) {
   if (fault.kind == Fault::Kind::none) fault = {.kind = Fault::Kind::aborted, .rank = self_};
   std::uint64_t none = 0;
   fault_.compare_exchange_strong(none, pack(fault));
-  // seq_cst: either the peer's copy sees this, or we see its copy (wait_for_copies).
+  // seq_cst: either the peer's copy sees this, or we see its copy (await_copies).
   mine().fault.store(fault_.load());
-  wait_for_copies();
 }
 
 // Whether this end of the segment is ours now. False for one that a dead process has left.
