@@ -71,6 +71,10 @@ class Hosts {
   }
   HostSurveys& surveys(int rank) { return *surveys_[index(rank)]; }
   ControlGroup& group(int rank) { return *groups_[index(rank)]; }
+  // Before any survey: how long the ranks of each host take to answer.
+  void delay(std::chrono::milliseconds each) { delay_ = each; }
+  // How often the ranks of a host were asked.
+  int asked() const { return asked_; }
 
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
@@ -79,6 +83,8 @@ class Hosts {
     ControlGroup& world = *joined.world;
     auto surveys = std::make_shared<HostSurveys>(
         world.world(), world.node(), joined.roster, [this, rank](const Survey& survey) {
+          ++asked_;
+          std::this_thread::sleep_for(delay_);
           std::vector<SurveyAnswer> out;
           const int first = rank / per_host_ * per_host_;
           for (int one = first; one < std::min(first + per_host_, ranks_); ++one)
@@ -105,6 +111,8 @@ class Hosts {
   std::vector<std::shared_ptr<HostSurveys>> surveys_;
   std::vector<std::unique_ptr<ControlGroup>> groups_;
   std::vector<std::thread> lookers_;
+  std::chrono::milliseconds delay_{0};
+  std::atomic<int> asked_{0};
   std::atomic<bool> is_over_{false};
 };
 
@@ -147,6 +155,36 @@ TEST(Survey, AsksTheNextRankOfAHostWhoseFirstIsStopped) {
   ASSERT_EQ(answers.size(), 3U);
   for (const SurveyAnswer& one : answers)
     EXPECT_EQ(one.reply.silence, Silence::none) << one.reply.why;
+}
+
+// The rank that was asked says so at once; no other one of its host is asked in its place.
+TEST(Survey, AsksASlowHostOnce) {
+  Hosts hosts(9, 3);
+  hosts.delay(std::chrono::milliseconds(patience_ms / 2));
+  const auto answers = hosts.surveys(0).ask_others(1, patience_ms);
+  ASSERT_EQ(answers.size(), 6U);
+  for (const SurveyAnswer& one : answers)
+    EXPECT_EQ(one.reply.silence, Silence::none) << one.reply.why;
+  EXPECT_EQ(hosts.asked(), 2);
+}
+
+TEST(Survey, NamesAReasonForEveryRankWhereTooManyAreUnderWay) {
+  Hosts hosts(4, 1);
+  hosts.delay(std::chrono::milliseconds(patience_ms / 2));
+  std::vector<std::thread> askers;
+  std::atomic<int> refused{0};
+  for (int i = 0; i < 8; ++i)
+    askers.emplace_back([&] {
+      const auto answers = hosts.surveys(0).ask_others(1, patience_ms);
+      EXPECT_EQ(answers.size(), 3U);
+      for (const SurveyAnswer& one : answers) {
+        if (one.reply.silence == Silence::none) continue;
+        EXPECT_FALSE(one.reply.why.empty());
+        ++refused;
+      }
+    });
+  for (std::thread& asker : askers) asker.join();
+  EXPECT_GE(refused, 3);
 }
 
 TEST(Survey, TellsNothingToWhoHasAnotherKey) {

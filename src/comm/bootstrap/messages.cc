@@ -52,7 +52,7 @@ Result<FrameHeader> decode_frame_header(std::span<const std::byte> bytes,
   out.key.round = in.number<std::uint32_t>();
   out.payload_bytes = in.number<std::uint32_t>();
   if (!in.done() || !is_ours) return malformed("frame");
-  if (kind > static_cast<std::uint8_t>(FrameKind::surveyed))
+  if (kind > static_cast<std::uint8_t>(FrameKind::surveying))
     return environment_error("received a frame of the unknown kind ", kind);
   out.kind = static_cast<FrameKind>(kind);
   const bool is_large = out.kind == FrameKind::message || out.kind == FrameKind::surveyed;

@@ -25,22 +25,23 @@
 namespace unisono::comm {
 
 enum class FrameKind : std::uint8_t {
-  bye = 0,        // the sender closes the connection
-  enrol = 1,      // to a rank above in the tree: Enrolment
-  introduce = 2,  // from the parent: Introduction; the connection is a link from now on
-  redirect = 3,   // from a rank above: where to go on; empty: come again later
-  progress = 4,   // from a child: Progress, while its subtree is not complete
-  greet = 5,      // rank to rank: Greeting; a link begins
-  message = 6,    // of a communicator's exchange
-  failure = 7,    // encode_failure; of the communicator, or of the job while it is joined
-  suspicion = 8,  // of the communicator; inquiry.h has the payloads from here on
-  ask = 9,        // what does your rank do in this communicator? No payload
-  answer = 10,    // CallReport
-  dump = 11,      // a rank has written its record, and asks for everybody's
-  look_up = 12,   // LookUp; on its way through the tree
-  found = 13,     // Found; on its way back
-  survey = 14,    // on a connection of its own: what do the ranks on your host say? survey.h
-  surveyed = 15,  // its answers
+  bye = 0,         // the sender closes the connection
+  enrol = 1,       // to a rank above in the tree: Enrolment
+  introduce = 2,   // from the parent: Introduction; the connection is a link from now on
+  redirect = 3,    // from a rank above: where to go on; empty: come again later
+  progress = 4,    // from a child: Progress, while its subtree is not complete
+  greet = 5,       // rank to rank: Greeting; a link begins
+  message = 6,     // of a communicator's exchange
+  failure = 7,     // encode_failure; of the communicator, or of the job while it is joined
+  suspicion = 8,   // of the communicator; inquiry.h has the payloads from here on
+  ask = 9,         // what does your rank do in this communicator? No payload
+  answer = 10,     // CallReport
+  dump = 11,       // a rank has written its record, and asks for everybody's
+  look_up = 12,    // LookUp; on its way through the tree
+  found = 13,      // Found; on its way back
+  survey = 14,     // on a connection of its own: what do the ranks on your host say? survey.h
+  surveyed = 15,   // its answers
+  surveying = 16,  // before them, at once: the sender asks, so that nobody else need
 };
 
 // What a message is about: a round of an exchange; a communicator's exchanges count from 0 upwards.

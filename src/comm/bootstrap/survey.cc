@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::int64_t ns_per_ms = 1'000'000;
 constexpr int most_hosts_asked = 20;
-// Ranks of a host that are tried. The next one is, when the one before has failed or has taken so
-// long: a rank that makes no call looks at its connections ten times a second.
+// Ranks of a host that are tried. The next one is, when the one before has failed, or has not said
+// for so long that it asks: a rank that makes no call looks at its connections ten times a second.
 constexpr std::size_t most_tried = 8;
 constexpr std::int64_t next_rank_after_ns = 250 * ns_per_ms;
 constexpr std::int64_t ask_address_again_ns = 500 * ns_per_ms;
@@ -71,6 +71,7 @@ class Asking {
   // What has become of the ranks of a host that were tried.
   struct Reached {
     std::optional<std::vector<SurveyAnswer>> answers;
+    std::optional<int> asking;  // the rank that has said so
     std::map<int, sys::LocalReply> silent;
   };
 
@@ -82,9 +83,12 @@ class Asking {
   sys::Task<void> try_rank(int rank, RankRange hosts, std::int64_t until_ns,
                            std::shared_ptr<Reached> reached);
   sys::Task<Result<std::vector<SurveyAnswer>>> answers_of(int rank, RankRange hosts,
-                                                          std::int64_t until_ns);
+                                                          std::int64_t until_ns,
+                                                          std::shared_ptr<Reached> reached);
   sys::Task<Result<sys::Address>> address_of(int rank, std::int64_t until_ns);
   void note(const SurveyAnswer& answer) { answers_.emplace(answer.rank.number(), answer); }
+  // As note(), of every rank of a host that nothing is known of.
+  void note_silence(int host, const std::string& why);
 
   const std::shared_ptr<ControlNode> node_;
   sys::World& world_;
@@ -108,33 +112,39 @@ sys::Task<void> Asking::ask(RankRange hosts) {
   const std::size_t most = std::min(ranks.size(), most_tried);
   for (std::size_t i = 0; i < most && !reached->answers && world_.now_ns() < until_ns; ++i) {
     tasks_.spawn(try_rank(ranks[i], hosts, until_ns, reached));
-    const bool is_last = i + 1 == most;
-    const std::int64_t next_ns = is_last ? until_ns : world_.now_ns() + next_rank_after_ns;
-    while (!reached->answers && reached->silent.size() <= i &&
-           world_.now_ns() < std::min(next_ns, until_ns)) {
-      sys::Wait wait(world_.scheduler(), changed_, std::min(next_ns, until_ns));
+    const std::int64_t look_on_ns = world_.now_ns() + next_rank_after_ns;
+    const auto next_ns = [&] {
+      const bool is_last = i + 1 == most;
+      return is_last || reached->asking ? until_ns : std::min(look_on_ns, until_ns);
+    };
+    while (!reached->answers && reached->silent.size() <= i && world_.now_ns() < next_ns()) {
+      sys::Wait wait(world_.scheduler(), changed_, next_ns());
       co_await wait;
     }
   }
   if (reached->answers) {
     std::ranges::for_each(*reached->answers, [this](const SurveyAnswer& one) { note(one); });
+    for (int host = hosts.first; host < hosts.end; ++host)
+      note_silence(host, "is missing from what other hosts answered");
   } else {
-    for (const int rank : ranks) {
-      const auto known = reached->silent.find(rank);
-      SurveyAnswer answer{*Rank::among(rank, roster_.ranks()), {}};
-      answer.reply.why = "did not answer in time, nor did another rank on its host";
-      if (known != reached->silent.end()) answer.reply = known->second;
-      note(answer);
-    }
+    for (const auto& [rank, silent] : reached->silent)
+      note({*Rank::among(rank, roster_.ranks()), silent});
+    note_silence(hosts.first, "did not answer in time, nor did another rank on its host");
     if (hosts.size() > 1) begin(divide(hosts, most_hosts_asked));
   }
   --open_;
   changed_.notify_all();
 }
 
+void Asking::note_silence(int host, const std::string& why) {
+  for (const int rank : ranks_of_host_[host])
+    note({*Rank::among(rank, roster_.ranks()), {.why = why}});
+}
+
 sys::Task<void> Asking::try_rank(int rank, RankRange hosts, std::int64_t until_ns,
                                  std::shared_ptr<Reached> reached) {
-  auto answers = co_await answers_of(rank, hosts, until_ns);
+  auto answers = co_await answers_of(rank, hosts, until_ns, reached);
+  if (reached->asking == rank) reached->asking.reset();
   if (answers.ok()) {
     if (!reached->answers) reached->answers = std::move(*answers);
   } else {
@@ -162,7 +172,8 @@ sys::Task<Result<sys::Address>> Asking::address_of(int rank, std::int64_t until_
 }
 
 sys::Task<Result<std::vector<SurveyAnswer>>> Asking::answers_of(int rank, RankRange hosts,
-                                                                std::int64_t until_ns) {
+                                                                std::int64_t until_ns,
+                                                                std::shared_ptr<Reached> reached) {
   Result<sys::Address> address = co_await address_of(rank, until_ns);
   if (!address.ok()) co_return address.take_error();
   Result<std::unique_ptr<sys::Stream>> stream = co_await world_.connect(*address, until_ns);
@@ -181,6 +192,11 @@ sys::Task<Result<std::vector<SurveyAnswer>>> Asking::answers_of(int rank, RankRa
   Status sent = co_await (*channel)->write(FrameKind::survey, no_key, payload, until_ns);
   if (!sent.ok()) co_return sent.take_error();
   Result<Frame> frame = co_await (*channel)->read(max_survey_bytes, until_ns);
+  if (frame.ok() && frame->header.kind == FrameKind::surveying) {
+    reached->asking = rank;
+    changed_.notify_all();
+    frame = co_await (*channel)->read(max_survey_bytes, until_ns);
+  }
   if (!frame.ok()) co_return frame.take_error();
   if (frame->header.kind != FrameKind::surveyed)
     co_return peer_error(rank, "it answered with the unexpected frame kind ",
@@ -218,37 +234,64 @@ bool HostSurveys::enter() {
   return false;
 }
 
+void HostSurveys::let_go(std::shared_ptr<ControlNode> node) {
+  world_->run([](std::shared_ptr<ControlNode> last) -> sys::Task<int> {
+    last.reset();
+    co_return 0;
+  }(std::move(node)));
+}
+
 std::vector<SurveyAnswer> HostSurveys::ask_others(std::uint32_t entries,
                                                   std::uint32_t patience_ms) {
-  const auto node = node_.lock();
+  auto node = node_.lock();
   if (!node || roster_.hosts() == 1) return {};
-  if (!enter()) return {};
   const int own = roster_.host_of(node->rank());
-  Asking asking(node, roster_, entries, world_->now_ns() + patience_ms * ns_per_ms);
+  if (!enter()) {
+    std::vector<SurveyAnswer> nobody;
+    for (int rank = 0; rank < roster_.ranks(); ++rank)
+      if (roster_.host_of(rank) != own)
+        nobody.push_back({*Rank::among(rank, roster_.ranks()),
+                          {.why = str("was not asked: rank ", node->rank(), " makes or answers ",
+                                      most_surveys, " surveys already")}});
+    return nobody;
+  }
+  auto asking =
+      std::make_unique<Asking>(node, roster_, entries, world_->now_ns() + patience_ms * ns_per_ms);
   std::vector<RankRange> ranges;
   for (const RankRange& range : {RankRange{0, own}, RankRange{own + 1, roster_.hosts()}})
     if (range.size() > 0) ranges.push_back(range);
-  world_->run(asking.run(std::move(ranges)));
+  world_->run(asking->run(std::move(ranges)));
   leave();
-  return asking.take();
+  std::vector<SurveyAnswer> answers = asking->take();
+  asking.reset();
+  let_go(std::move(node));
+  return answers;
 }
 
 // What the ranks of this host and of the hosts after it say, in a thread of its own.
 std::vector<SurveyAnswer> HostSurveys::answer_for(const Survey& survey) {
-  const auto node = node_.lock();
+  auto node = node_.lock();
   if (!node) return {};
   Survey here = survey;
   here.patience_ms -= std::min(here.patience_ms / 2, kept_for_sending_ms);
-  Asking asking(node, roster_, survey.entries, world_->now_ns() + survey.patience_ms * ns_per_ms);
+  auto asking = std::make_unique<Asking>(node, roster_, survey.entries,
+                                         world_->now_ns() + survey.patience_ms * ns_per_ms);
   std::vector<RankRange> ranges;
   if (survey.hosts.size() > 1) ranges.push_back({survey.hosts.first + 1, survey.hosts.end});
   std::vector<SurveyAnswer> answers;
   auto local = sys::start_thread("asks the ranks of this host", [&] { answers = ask_host_(here); });
-  if (!ranges.empty()) world_->run(asking.run(std::move(ranges)));
+  if (!ranges.empty()) world_->run(asking->run(std::move(ranges)));
   if (local.ok()) local->join();
   for (SurveyAnswer& one : answers)
     if (!one.reply.why.empty()) one.reply.why += str(", on host ", node->address().host);
-  for (SurveyAnswer& one : asking.take()) answers.push_back(std::move(one));
+  for (SurveyAnswer& one : asking->take()) answers.push_back(std::move(one));
+  if (!local.ok())
+    for (int rank = 0; rank < roster_.ranks(); ++rank)
+      if (roster_.host_of(rank) == survey.hosts.first)
+        answers.push_back({*Rank::among(rank, roster_.ranks()),
+                           {.why = str("was not asked on its host: ", local.error().message)}});
+  asking.reset();
+  let_go(std::move(node));
   std::ranges::sort(answers, {}, [](const SurveyAnswer& one) { return one.rank.number(); });
   return answers;
 }
@@ -262,6 +305,10 @@ void HostSurveys::answer(std::unique_ptr<Channel> channel, std::span<const std::
     return;
   }
   if (!enter()) return;
+  auto take_on = [](Channel& to, std::int64_t until_ns) -> sys::Task<Status> {
+    const MessageKey no_key;
+    co_return co_await to.write(FrameKind::surveying, no_key, {}, until_ns);
+  };
   // Channels live on the loop, and so end there.
   auto respond = [](std::unique_ptr<Channel> to, std::vector<std::byte> answers,
                     std::int64_t until_ns) -> sys::Task<int> {
@@ -273,7 +320,11 @@ void HostSurveys::answer(std::unique_ptr<Channel> channel, std::span<const std::
   };
   auto held = std::make_shared<std::unique_ptr<Channel>>(std::move(channel));
   auto thread = sys::start_thread(
-      "answers for this host", [self = shared_from_this(), asked = *survey, held, respond] {
+      "answers for this host",
+      [self = shared_from_this(), asked = *survey, held, take_on, respond] {
+        // Who asked may have gone; that shows again when it is answered.
+        static_cast<void>(self->world_->run(
+            take_on(**held, self->world_->now_ns() + kept_for_sending_ms * ns_per_ms)));
         const std::vector<std::byte> answers = encode(self->answer_for(asked));
         const std::int64_t until_ns = self->world_->now_ns() + asked.patience_ms * ns_per_ms;
         self->world_->run(respond(std::move(*held), answers, until_ns));

@@ -4,8 +4,8 @@
 // large answer that nobody takes breaks none of them.
 //
 // Hosts are asked in a tree: a rank asks at most 20 hosts, and the rank that answers for one of
-// them asks a range of those after it. A host whose ranks do not answer costs those after it a part
-// of the time, not their answers.
+// them asks a range of those after it. Who is asked says at once that it asks on;
+// where no rank of a host says so, others ask those after it, in a part of the time.
 #pragma once
 
 #include <unisono/result.h>
@@ -72,6 +72,8 @@ class HostSurveys : public std::enable_shared_from_this<HostSurveys> {
   bool enter();
   void leave() { at_once_.fetch_sub(1, std::memory_order_relaxed); }
   void answer(std::unique_ptr<Channel> channel, std::span<const std::byte> payload);
+  // This thread may be the last one to know the node, whose connections are the loop's.
+  void let_go(std::shared_ptr<ControlNode> node);
   std::vector<SurveyAnswer> answer_for(const Survey& survey);
 
   const std::shared_ptr<sys::World> world_;
