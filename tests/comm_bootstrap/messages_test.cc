@@ -99,7 +99,7 @@ TEST(ControlMessages, HaveOurMagicAKnownKindAndAsMuchAsTheirKindMayHave) {
   EXPECT_EQ(refusal(header(FrameKind::greet, 4097)),
             "received a frame of 4097 bytes; frames of its kind have at most 4096");
   EXPECT_EQ(refusal(header(FrameKind::answer, 1)), "none");
-  const int unknown = static_cast<int>(FrameKind::surveyed) + 1;
+  const int unknown = static_cast<int>(FrameKind::surveying) + 1;
   EXPECT_EQ(refusal(header(static_cast<FrameKind>(unknown), 1)),
             "received a frame of the unknown kind " + std::to_string(unknown));
   Bytes foreign = header(FrameKind::message, 1);
