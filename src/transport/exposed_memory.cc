@@ -1,10 +1,16 @@
 #include "transport/exposed_memory.h"
 
 #include <algorithm>
+#include <random>
 
 #include "base/error.h"
 
 namespace unisono::transport {
+
+void ExposedMemory::start_keys_at_random() {
+  std::random_device random;
+  start_keys(std::uint64_t{random()} << 32 | random() >> 1 | 1);
+}
 
 Result<RemoteMemory> ExposedMemory::add(void* memory, std::size_t bytes) {
   if (pieces_.size() == Connection::most_exposed) return too_much_exposed(self_, peer_);
@@ -23,6 +29,11 @@ Result<std::byte*> ExposedMemory::place(std::uint64_t key, std::uint64_t offset,
   if (bytes > piece->bytes || offset > piece->bytes - bytes)
     return past_exposed(peer_, self_, peer_, bytes, offset, piece->bytes);
   return piece->data + offset;
+}
+
+std::span<std::byte> ExposedMemory::whole(std::uint64_t key) const {
+  const auto piece = std::ranges::find(pieces_, key, &Piece::key);
+  return {piece->data, piece->bytes};
 }
 
 Error too_much_exposed(int self, int peer) {

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "transport/transport.h"
@@ -18,6 +19,7 @@ class ExposedMemory {
   // Keys count up from `before`, which no other end should share, so that a key means nothing
   // elsewhere.
   void start_keys(std::uint64_t before) { last_key_ = before; }
+  void start_keys_at_random();
   bool has_keys() const { return last_key_ != 0; }
 
   Result<RemoteMemory> add(void* memory, std::size_t bytes);
@@ -28,6 +30,9 @@ class ExposedMemory {
   // Where the peer's `bytes` go, nothing of which is trusted: a peer error unless this memory is
   // exposed and holds them.
   Result<std::byte*> place(std::uint64_t key, std::uint64_t offset, std::uint64_t bytes) const;
+
+  // All of what a key names that place() knows.
+  std::span<std::byte> whole(std::uint64_t key) const;
 
   std::size_t memory_bytes() const { return pieces_.capacity() * sizeof(Piece); }
 

@@ -38,6 +38,7 @@ TEST(OfiInbox, ASignalIsSeenAfterAllWritesBeforeIt) {
       ASSERT_TRUE(inbox
                       .arrive(Immediate{.sequence = static_cast<std::uint8_t>(write),
                                         .index = static_cast<std::uint32_t>(write % 2),
+                                        .is_in_place = write % 3 == 0,
                                         .increment = 1})
                       .ok());
       has_arrived[write - first] = true;
@@ -45,6 +46,7 @@ TEST(OfiInbox, ASignalIsSeenAfterAllWritesBeforeIt) {
           static_cast<std::uint64_t>(std::ranges::find(has_arrived, false) - has_arrived.begin());
       const std::uint64_t in_order = first + whole;
       ASSERT_EQ(inbox.in_order(), in_order);
+      ASSERT_EQ(inbox.in_place(), (in_order + 2) / 3);
       ASSERT_EQ(signals[0].load(), (in_order + 1) / 2);
       ASSERT_EQ(signals[1].load(), in_order / 2);
     }
@@ -91,12 +93,22 @@ TEST(OfiMessage, ComesBackAsItWasSentAndNoOtherIsRead) {
     sent.type = static_cast<MessageType>(type);
     sent.meeting = {.key = {.communicator = 7, .epoch = 2, .channel = 3}, .from = 1, .to = 4};
     sent.facts = {.geometry = {.region_bytes = 99, .signals = 5, .layout = 6}, .number = 17};
-    sent.note = {.number = 17, .ticket = 18, .sequence = 19, .index = 20, .value = 21};
+    sent.note = {.number = 17,
+                 .ticket = 18,
+                 .sequence = 19,
+                 .index = 20,
+                 .value = 21,
+                 .offset = 22,
+                 .bytes = 23};
     const auto bytes = encode(sent, key);
     ASSERT_LE(bytes.size(), transport::ofi::most_message_bytes);
     const auto got = transport::ofi::decode(bytes);
     ASSERT_TRUE(got.has_value());
     EXPECT_EQ(got->type, sent.type);
+    if (got->note.number != 0) {
+      EXPECT_EQ(got->note.offset, sent.note.offset);
+      EXPECT_EQ(got->note.bytes, sent.note.bytes);
+    }
     const bool has_proof = sent.type == MessageType::answer || sent.type == MessageType::join;
     EXPECT_EQ(transport::ofi::is_proved(bytes, key), has_proof);
     EXPECT_FALSE(transport::ofi::is_proved(bytes, other));

@@ -1,6 +1,11 @@
 #include "transport/ofi/connection.h"
 
+#include <mutex>
+#include <thread>
+#include <utility>
+
 #include "base/error.h"
+#include "base/log.h"
 #include "base/try.h"
 #include "transport/clock.h"
 #include "transport/fault.h"
@@ -16,6 +21,10 @@ constexpr std::int64_t ping_interval_ns = 200 * ns_per_ms;
 // nobody.
 constexpr std::int64_t most_blocked_ns = 5 * ns_per_s;
 constexpr std::int64_t unanswered_ns = ns_per_s;
+// How long writes into exposed memory are waited for since the last one ended, and since then where
+// the peer has died, so that what its host had sent is read.
+constexpr std::int64_t most_idle_ns = ns_per_s;
+constexpr std::int64_t last_bytes_ns = 100 * ns_per_ms;
 
 class OfiConnection final : public Connection {
  public:
@@ -25,13 +34,20 @@ class OfiConnection final : public Connection {
     signals_ = end_->signals();
   }
   ~OfiConnection() override {
-    const std::lock_guard lock(hub_->mutex());
+    std::unique_lock lock(hub_->mutex());
+    end_->landing.close(0);
+    fence(lock, 0);
     hub_->close(end_);
   }
 
   Result<bool> ready() override;
   Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                        Signal signal) override;
+  Result<RemoteMemory> expose(void* memory, std::size_t bytes) override;
+  void withdraw(const RemoteMemory& memory) override;
+  bool puts_in_place() const override { return true; }
+  Result<bool> try_put_to(const RemoteMemory& memory, std::size_t offset, const void* source,
+                          std::size_t bytes, Signal signal) override;
   std::uint64_t puts_started() const override {
     const std::lock_guard lock(hub_->mutex());
     return end_->outbox.started();
@@ -52,7 +68,12 @@ class OfiConnection final : public Connection {
 
  private:
   Status state() const;
+  bool still_writes() const;
   Status look_whether_it_lives();
+  // Calls `add` until the outbox takes the put or what is under way has been pushed in vain.
+  template <class Add>
+  bool put(const Add& add);
+  void fence(std::unique_lock<std::mutex>& lock, std::uint64_t memory);
 
   std::shared_ptr<Hub> hub_;
   std::shared_ptr<End> end_;
@@ -62,11 +83,18 @@ class OfiConnection final : public Connection {
 };
 
 Status OfiConnection::state() const {
-  if (end_->told_fault) return told_error(peer_, *end_->told_fault);
+  if (end_->told_fault && !still_writes()) return told_error(peer_, *end_->told_fault);
   if (end_->fault != 0) return own_error(peer_, unpack(end_->fault));
   if (end_->error && (end_->error->kind != ErrorKind::peer || !end_->is_gone()))
     return Error(*end_->error);
   return {};
+}
+
+// Whoever told a fault waits for what is under way into its memory, so the fault is seen after
+// that.
+bool OfiConnection::still_writes() const {
+  return end_->outbox.outstanding_in_place() > 0 && !end_->is_unreachable &&
+         now_ns() - end_->told_ns < most_idle_ns;
 }
 
 Result<bool> OfiConnection::ready() {
@@ -82,18 +110,90 @@ Result<bool> OfiConnection::try_put(const void* source, std::size_t bytes, std::
   const std::lock_guard lock(hub_->mutex());
   if (!is_ready_) return bug("put to rank ", peer_, " before the connection is ready");
   UNISONO_TRY(check_put(end_->geometry, peer_, bytes, peer_offset, signal));
+  return put([&] {
+    return end_->outbox.add(static_cast<const std::byte*>(source), bytes, peer_offset, signal);
+  });
+}
+
+template <class Add>
+bool OfiConnection::put(const Add& add) {
   if (end_->is_over()) {
     end_->outbox.add_dropped();
     return true;
   }
-  const auto* from = static_cast<const std::byte*>(source);
-  bool taken = end_->outbox.add(from, bytes, peer_offset, signal);
+  bool taken = add();
   hub_->push(*end_);
   if (!taken) {
-    taken = end_->outbox.add(from, bytes, peer_offset, signal);
+    taken = add();
     if (taken) hub_->push(*end_);
   }
   return taken;
+}
+
+Result<bool> OfiConnection::try_put_to(const RemoteMemory& memory, std::size_t offset,
+                                       const void* source, std::size_t bytes, Signal signal) {
+  const std::lock_guard lock(hub_->mutex());
+  if (!is_ready_) return bug("put to rank ", peer_, " before the connection is ready");
+  UNISONO_TRY(check_put_to(end_->geometry, peer_, memory, signal));
+  const auto* from = static_cast<const std::byte*>(source);
+  return put([&] {
+    if (bytes == 0) return end_->outbox.add(from, 0, 0, signal);
+    Note offer;
+    const bool taken = end_->outbox.offer(memory, from, bytes, offset, signal,
+                                          hub_->endpoint().most_write_bytes(), offer);
+    if (taken) hub_->tell(*end_, MessageType::offer, offer);
+    return taken;
+  });
+}
+
+Result<RemoteMemory> OfiConnection::expose(void* memory, std::size_t bytes) {
+  const std::lock_guard lock(hub_->mutex());
+  UNISONO_TRY(state());
+  return end_->landing.expose(memory, bytes);
+}
+
+void OfiConnection::withdraw(const RemoteMemory& memory) {
+  if (memory.key == 0) return;
+  std::unique_lock lock(hub_->mutex());
+  end_->landing.close(memory.key);
+  if (end_->is_due(memory.key) && !end_->error)
+    hub_->refuse(*end_, peer_error(peer_, "rank ", peer_, " was putting into memory that rank ",
+                                   self_, " withdrew; withdraw it when all puts have arrived"));
+  fence(lock, memory.key);
+}
+
+// Returns when no byte lands any more in this exposed memory, or in any (0), which is closed. The
+// peer begins no more writes and tells how many it has begun; those arrive, unless it is stopped.
+// An end that goes ends its own, which its peer may wait for.
+void OfiConnection::fence(std::unique_lock<std::mutex>& lock, std::uint64_t memory) {
+  const auto under_way = [&] {
+    return memory == 0 && !end_->is_unreachable ? end_->outbox.outstanding_in_place() : 0;
+  };
+  if (end_->is_due(memory)) {
+    hub_->tell(*end_, MessageType::stop, {});
+    hub_->push(*end_);
+  }
+  std::int64_t moved_ns = now_ns();
+  std::uint64_t before = end_->inbox.in_order() - under_way();
+  while (end_->is_due(memory) || under_way() > 0) {
+    const bool is_dead = end_->is_unreachable || (end_->is_watched && !end_->peer_watch.alive());
+    const std::int64_t idle_ns = now_ns() - moved_ns;
+    if (is_dead && idle_ns > last_bytes_ns) break;
+    if (idle_ns > most_idle_ns) {
+      if (end_->is_due(memory))
+        log(LogLevel::error, "rank ", peer_, " stopped in the middle of a put into memory of rank ",
+            self_, ", which is withdrawn; nothing of it has come for ", idle_ns / ns_per_ms,
+            " ms. The rest may still land");
+      break;
+    }
+    hub_->progress();
+    const std::uint64_t moved = end_->inbox.in_order() - under_way();
+    if (std::exchange(before, moved) != moved) moved_ns = now_ns();
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+  end_->landing.forget(memory);
 }
 
 Status OfiConnection::progress() {
@@ -126,6 +226,7 @@ Status OfiConnection::look_whether_it_lives() {
   if (end_->is_watched && !end_->peer_watch.alive()) {
     end_->error = peer_error(peer_, "rank ", peer_, " failed: its process ",
                              end_->peer_facts->process.pid, " has ended");
+    end_->is_unreachable = true;
     end_->outbox.abandon();
     return {};
   }
@@ -135,6 +236,7 @@ Status OfiConnection::look_whether_it_lives() {
       end_->outbox.outstanding() == 0) {
     end_->error = peer_error(peer_, "rank ", peer_, " failed: libfabric has not reached it for ",
                              (now - end_->blocked_since_ns) / ns_per_s, " s");
+    end_->is_unreachable = true;
     end_->outbox.drop();
     return {};
   }
@@ -153,17 +255,21 @@ bool OfiConnection::is_unanswered() {
 
 void OfiConnection::abort(Fault fault) {
   if (fault.kind == Fault::Kind::none) fault = {.kind = Fault::Kind::aborted, .rank = self_};
-  const std::lock_guard lock(hub_->mutex());
-  if (end_->fault != 0) return;
-  end_->fault = pack(fault);
-  end_->outbox.drop();
-  hub_->tell(*end_, MessageType::fault, {.value = end_->fault});
-  hub_->push(*end_);
+  std::unique_lock lock(hub_->mutex());
+  if (end_->fault == 0) {
+    end_->fault = pack(fault);
+    end_->outbox.drop();
+    hub_->tell(*end_, MessageType::fault,
+               {.sequence = end_->outbox.sequence(), .value = end_->fault});
+    hub_->push(*end_);
+  }
+  end_->landing.close(0);
+  fence(lock, 0);
 }
 
 std::size_t OfiConnection::memory_bytes() const {
   const std::lock_guard lock(hub_->mutex());
-  return sizeof *this + sizeof(End) + end_->outbox.memory_bytes() +
+  return sizeof *this + sizeof(End) + end_->outbox.memory_bytes() + end_->landing.memory_bytes() +
          sys::resident_bytes(end_->region_memory.data(), end_->region_memory.bytes()) +
          sys::resident_bytes(end_->signals_memory.data(), end_->signals_memory.bytes());
 }

@@ -12,6 +12,7 @@
 #include "sys/shared_memory.h"
 #include "transport/ofi/endpoint.h"
 #include "transport/ofi/inbox.h"
+#include "transport/ofi/landing.h"
 #include "transport/ofi/message.h"
 #include "transport/ofi/outbox.h"
 
@@ -27,7 +28,8 @@ struct End {
         region_memory(std::move(region)),
         signals_memory(std::move(signals)),
         inbox(this->signals(), request.geometry.signals, request.peer),
-        outbox(request.geometry.signals) {}
+        outbox(request.geometry.signals),
+        landing(request.self, request.peer) {}
   ~End() { erase(proof_key); }
   End(const End&) = delete;
   End& operator=(const End&) = delete;
@@ -39,7 +41,12 @@ struct End {
   // Nothing is put any more.
   bool is_over() const { return has_left || told_fault || fault != 0 || error.has_value(); }
   // All that the peer sent before it left has arrived.
-  bool is_gone() const { return has_left && inbox.in_order() >= peer_total; }
+  bool is_gone() const { return has_left && has_arrived(); }
+  bool has_arrived() const { return peer_total && inbox.in_order() >= *peer_total; }
+  // Whether bytes for this exposed memory, or for any (0), may still come.
+  bool is_due(std::uint64_t memory) const {
+    return landing.is_due(memory, inbox.in_place()) && !has_arrived();
+  }
   Meeting meeting(const Nonce& to_nonce) const {
     return {.key = key,
             .from = static_cast<std::uint32_t>(self),
@@ -67,18 +74,23 @@ struct End {
   bool has_told_memory = false;
   Inbox inbox;
   Outbox outbox;
+  Landing landing;
   std::deque<std::vector<std::byte>> messages;  // that libfabric has not taken
   std::size_t messages_under_way = 0;
-  std::int64_t blocked_since_ns = 0;  // 0: libfabric takes what there is
+  std::optional<Write> owed_immediate;  // of the last write, which libfabric has not taken
+  std::int64_t blocked_since_ns = 0;    // 0: libfabric takes what there is
   std::int64_t pinged_ns = 0;
 
   std::uint64_t fault = 0;          // ours, packed
   std::optional<Fault> told_fault;  // the peer's
-  std::optional<Error> error;       // the peer did what it must not, or cannot be reached
-  bool has_left = false;            // the peer's end has
-  std::uint64_t peer_total = 0;     // of its writes and values, when it left
-  bool owes_gone = false;           // to answer the peer's bye
-  bool is_closed = false;           // ours has
+  std::int64_t told_ns = 0;
+  std::optional<Error> error;   // the peer did what it must not, or cannot be reached
+  bool is_unreachable = false;  // of these, the latter
+  bool has_left = false;        // the peer's end has
+  // Of its writes and values, when it left or gave up.
+  std::optional<std::uint64_t> peer_total;
+  bool owes_gone = false;  // to answer the peer's bye
+  bool is_closed = false;  // ours has
   bool has_said_bye = false;
   bool may_be_forgotten = false;  // the peer will write here no more
 };

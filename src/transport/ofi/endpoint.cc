@@ -184,8 +184,8 @@ Result<Posted> Endpoint::write(const Write& write, void* context) {
   fi_rma_iov to;
   const fi_msg_rma message = describe(write, from, to, context);
   // Where nothing else orders them, a write that is complete must have arrived.
-  const std::uint64_t flags =
-      FI_REMOTE_CQ_DATA | FI_COMPLETION | (is_ordered_ ? 0 : FI_DELIVERY_COMPLETE);
+  const std::uint64_t flags = FI_COMPLETION | (tells_apart(write.bytes) ? 0 : FI_REMOTE_CQ_DATA) |
+                              (is_ordered_ ? 0 : FI_DELIVERY_COMPLETE);
   return posted("libfabric cannot write", fi_writemsg(endpoint_.get(), &message, flags));
 }
 

@@ -74,8 +74,15 @@ class Endpoint {
   Result<fi_addr_t> insert(std::string_view name);
   Result<RegisteredMemory> share(std::byte* data, std::size_t bytes, std::uint64_t wanted_key);
 
+  // Whether the immediate of a larger write travels behind it, on a write of no bytes:
+  // libfabric 1.17 ends the process where a connection breaks in the middle of a write that carries
+  // one.
+  bool tells_apart(std::size_t bytes) const { return is_ordered_ && bytes > most_injected_bytes_; }
+  // It completes when its source is free again.
   Result<Posted> write(const Write& write, void* context);
-  // At most most_injected_bytes(), on an ordered endpoint: no completion, the source is free again.
+  // As write(), without a completion. libfabric 1.17 ends the process where a connection breaks
+  // while one waits to be sent, so it is for those who wait for an answer to each. At most
+  // most_injected_bytes(), on an ordered endpoint: no completion, the source is free again.
   Result<Posted> inject(const Write& write);
   Result<Posted> send(std::span<const std::byte> message, fi_addr_t to, void* context);
   Result<Posted> receive(std::span<std::byte> buffer, void* context);

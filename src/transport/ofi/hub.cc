@@ -182,7 +182,7 @@ bool Hub::is_finished(End& end) {
     tell(end, MessageType::bye, {.sequence = end.outbox.sequence()});
   }
   push(end);
-  return end.may_be_forgotten && end.messages.empty();
+  return end.may_be_forgotten && end.messages.empty() && !end.owed_immediate;
 }
 
 void Hub::sweep_closed() {
@@ -229,16 +229,29 @@ void Hub::read_completions() {
 void Hub::read_error() {
   const fi_cq_err_entry entry = endpoint_->read_error();
   auto* operation = static_cast<Operation*>(entry.op_context);
-  if (operation == nullptr) return;
+  if (operation == nullptr) {
+    fail_landing(entry.err);
+    return;
+  }
   if (operation->kind == Operation::Kind::receive) {
     // A message that is too long, or cut off: nobody of this job sent it.
     operation->count = 0;
   } else if (operation->end) {
     End& end = *operation->end;
-    fail(end, peer_error(end.peer, "rank ", end.peer, " failed: libfabric cannot reach it: ",
+    lose(end, peer_error(end.peer, "rank ", end.peer, " failed: libfabric cannot reach it: ",
                          (*library())->strerror(entry.err)));
   }
   complete(*operation);
+}
+
+// Bytes of a peer could not be stored, and libfabric does not say whose; it may be any that are
+// due.
+void Hub::fail_landing(int code) {
+  for (const auto& [number, end] : ends_)
+    if (end->is_due(0) && !end->error)
+      refuse(*end, misuse("libfabric cannot store what rank ", end->peer,
+                          " puts into memory that rank ", end->self, " exposes: ",
+                          (*library())->strerror(code), "; withdraw memory before it is freed"));
 }
 
 void Hub::complete(Operation& operation) {
@@ -281,7 +294,7 @@ std::shared_ptr<End> Hub::find(std::uint32_t number) const {
 }
 
 void Hub::push(End& end) {
-  if (end.error) return;
+  if (end.is_unreachable) return;
   push_messages(end);
   if (end.is_joined()) push_writes(end);
   const bool waits = !end.messages.empty();
@@ -294,8 +307,25 @@ void Hub::push(End& end) {
 void Hub::fail(End& end, Error error) {
   if (end.error) return;
   end.error = std::move(error);
-  end.messages.clear();
   end.outbox.drop();
+}
+
+// libfabric does not reach the peer.
+void Hub::lose(End& end, Error error) {
+  end.is_unreachable = true;
+  end.messages.clear();
+  fail(end, std::move(error));
+}
+
+void Hub::refuse(End& end, Error error) {
+  const bool is_peers = error.kind == ErrorKind::peer;
+  end.outbox.drop();
+  tell(end, MessageType::fault,
+       {.sequence = end.outbox.sequence(),
+        .value = pack({.kind = is_peers ? Fault::Kind::protocol_violation : Fault::Kind::failed,
+                       .rank = is_peers ? end.peer : end.self})});
+  push_messages(end);
+  fail(end, std::move(error));
 }
 
 }  // namespace unisono::transport::ofi

@@ -43,6 +43,9 @@ class Hub {
   // Sends what one end has to send.
   void push(End& end);
   void tell(End& end, MessageType type, Note note);
+  // This end is given up for what the peer did, or for what happened here, and the peer is told.
+  void refuse(End& end, Error error);
+  Endpoint& endpoint() { return *endpoint_; }
 
  private:
   struct Operation {
@@ -61,16 +64,21 @@ class Hub {
   Result<std::uint32_t> free_number() const;
   void read_completions();
   void read_error();
+  void fail_landing(int code);
   void complete(Operation& operation);
   void on_immediate(std::uint32_t word);
   void on_message(std::span<const std::byte> bytes);
   void on_meeting(const Message& message, std::span<const std::byte> bytes);
   void on_note(End& end, const Message& message);
+  void on_offer(End& end, const Note& offer);
   void join(End& end, const Message& message);
   void send(End& end, const Message& message);
   void push_messages(End& end);
   void push_writes(End& end);
+  bool push_owed(End& end);
+  Posted post(End& end, const Write& write, Operation& operation);
   void fail(End& end, Error error);
+  void lose(End& end, Error error);
   void sweep_closed();
   bool is_finished(End& end);
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/rank.h"
+#include "transport/clock.h"
 #include "transport/fault.h"
 #include "transport/ofi/hub.h"
 #include "transport/request.h"
@@ -43,41 +44,56 @@ void Hub::push_messages(End& end) {
       Error error = *posted.take_error();
       error.message =
           str("rank ", end.self, " cannot talk to rank ", end.peer, ": ", error.message);
-      fail(end, std::move(error));
+      lose(end, std::move(error));
     }
     return;
   }
 }
 
+// Whether the immediate that is owed, if one is, has left.
+bool Hub::push_owed(End& end) {
+  if (!end.owed_immediate) return true;
+  // It has no source, so that its completion counts as that of a message.
+  Operation* operation = take(Operation::Kind::send, ends_.at(end.number));
+  if (post(end, *end.owed_immediate, *operation) != Posted::yes) return false;
+  ++end.messages_under_way;
+  end.owed_immediate.reset();
+  return true;
+}
+
+Posted Hub::post(End& end, const Write& write, Operation& operation) {
+  auto posted = endpoint_->write(write, &operation);
+  if (posted.ok() && *posted == Posted::yes) return Posted::yes;
+  give_back(operation);
+  if (!posted.ok()) {
+    Error error = *posted.take_error();
+    error.message = str("rank ", end.self, " cannot write to rank ", end.peer, ": ", error.message);
+    lose(end, std::move(error));
+  }
+  return Posted::later;
+}
+
 void Hub::push_writes(End& end) {
+  if (!push_owed(end)) return;
   Outbox::Next next;
   while (end.outbox.next(*end.peer_facts, end.to, endpoint_->most_write_bytes(), next)) {
     if (next.has_value) {
-      end.outbox.posted(next, false);
+      end.outbox.posted(next);
       tell(end, MessageType::value, next.value);
       push_messages(end);
       continue;
     }
-    const bool injects =
-        endpoint_->is_ordered() && next.write.bytes <= endpoint_->most_injected_bytes();
-    Operation* operation = nullptr;
-    if (!injects) {
-      operation = take(Operation::Kind::write, ends_.at(end.number));
-      operation->put = next.put;
+    Operation* operation = take(Operation::Kind::write, ends_.at(end.number));
+    operation->put = next.put;
+    if (post(end, next.write, *operation) != Posted::yes) return;
+    end.outbox.posted(next);
+    if (endpoint_->tells_apart(next.write.bytes)) {
+      end.owed_immediate = next.write;
+      end.owed_immediate->bytes = 0;
+      end.owed_immediate->address = end.peer_facts->memory_address;
+      end.owed_immediate->key = end.peer_facts->memory_key;
     }
-    auto posted = injects ? endpoint_->inject(next.write) : endpoint_->write(next.write, operation);
-    if (posted.ok() && *posted == Posted::yes) {
-      end.outbox.posted(next, !injects);
-      continue;
-    }
-    if (operation != nullptr) give_back(*operation);
-    if (!posted.ok()) {
-      Error error = *posted.take_error();
-      error.message =
-          str("rank ", end.self, " cannot write to rank ", end.peer, ": ", error.message);
-      fail(end, std::move(error));
-    }
-    return;
+    if (!push_owed(end)) return;
   }
 }
 
@@ -85,13 +101,10 @@ void Hub::push_writes(End& end) {
 void Hub::on_immediate(std::uint32_t word) {
   const Immediate immediate = Immediate::unpack(word);
   const auto end = find(immediate.number);
-  if (!end || end->error) return;
-  if (auto status = end->inbox.arrive(immediate); !status.ok()) {
-    tell(*end, MessageType::fault,
-         {.value = pack({.kind = Fault::Kind::protocol_violation, .rank = end->peer})});
-    push_messages(*end);
-    fail(*end, *status.take_error());
-  }
+  if (!end) return;
+  // What arrives counts also at an end that has failed: see is_due().
+  auto status = end->inbox.arrive(immediate);
+  if (!status.ok() && !end->error) refuse(*end, *status.take_error());
 }
 
 // What cannot be read, or has no end here, is dropped: anybody may send to this endpoint.
@@ -110,7 +123,7 @@ void Hub::on_message(std::span<const std::byte> bytes) {
       break;
   }
   const auto end = find(message->note.number);
-  if (end && !end->error && end->ticket == message->note.ticket) on_note(*end, *message);
+  if (end && end->ticket == message->note.ticket) on_note(*end, *message);
 }
 
 void Hub::on_meeting(const Message& message, std::span<const std::byte> bytes) {
@@ -178,24 +191,58 @@ void Hub::join(End& end, const Message& message) {
   if (end.fault != 0) tell(end, MessageType::fault, {.value = end.fault});
 }
 
+// An end that is over allows nothing; its peer has been told why, or has itself gone.
+void Hub::on_offer(End& end, const Note& offer) {
+  if (end.is_over() || end.is_closed) return;
+  auto answer = end.landing.allow(offer, *endpoint_);
+  if (!answer.ok()) {
+    refuse(end, *answer.take_error());
+    return;
+  }
+  tell(end, MessageType::allow, *answer);
+  push(end);
+}
+
 void Hub::on_note(End& end, const Message& message) {
   const Note& note = message.note;
+  // What tells when no byte of the peer comes any more counts also at an end that has failed.
   switch (message.type) {
     case MessageType::value:
       if (auto status = end.inbox.arrive(note); !status.ok()) fail(end, *status.take_error());
       return;
+    case MessageType::stop:
+      end.outbox.drop();
+      tell(end, MessageType::stopped, {.sequence = end.outbox.sequence()});
+      return;
+    case MessageType::stopped:
+    case MessageType::fault:
+    case MessageType::bye:
+      end.peer_total = note.sequence;
+      break;
+    default:
+      break;
+  }
+  if (end.error) return;
+  switch (message.type) {
+    case MessageType::offer:
+      on_offer(end, note);
+      return;
+    case MessageType::allow:
+      end.outbox.allow(note);
+      push(end);
+      return;
     case MessageType::fault: {
       const auto fault = unpack_fault(note.value, end.ranks);
-      if (!fault)
-        fail(end, impossible_fault(end.peer, note.value, end.ranks));
-      else if (!end.told_fault)
+      if (!fault) fail(end, impossible_fault(end.peer, note.value, end.ranks));
+      if (fault && !end.told_fault) {
         end.told_fault = *fault;
+        end.told_ns = now_ns();
+      }
       end.outbox.drop();
       return;
     }
     case MessageType::bye:
       end.has_left = true;
-      end.peer_total = note.sequence;
       end.outbox.drop();
       // Its own last writes here came before.
       end.may_be_forgotten = true;

@@ -10,6 +10,7 @@ Status Inbox::arrive(const Immediate& immediate) {
       static_cast<std::uint8_t>(immediate.sequence - static_cast<std::uint8_t>(next_));
   return keep(distance, {.is_there = true,
                          .is_total = false,
+                         .is_in_place = immediate.is_in_place,
                          .has_signal = immediate.increment > 0,
                          .index = immediate.index,
                          .value = immediate.increment});
@@ -18,6 +19,7 @@ Status Inbox::arrive(const Immediate& immediate) {
 Status Inbox::arrive(const Note& value) {
   return keep(value.sequence - next_, {.is_there = true,
                                        .is_total = true,
+                                       .is_in_place = false,
                                        .has_signal = true,
                                        .index = value.index,
                                        .value = value.value});
@@ -37,6 +39,7 @@ Status Inbox::keep(std::uint64_t distance, const Arrived& what) {
        first = &arrived_[next_ % window]) {
     if (first->has_signal) UNISONO_TRY(store(*first));
     first->is_there = false;
+    in_place_ += first->is_in_place ? 1 : 0;
     ++next_;
   }
   return {};

@@ -29,11 +29,14 @@ class Inbox {
   Status arrive(const Note& value);
   // How many have arrived with all before them.
   std::uint64_t in_order() const { return next_; }
+  // Of these, how many went into exposed memory.
+  std::uint64_t in_place() const { return in_place_; }
 
  private:
   struct Arrived {
     bool is_there = false;
     bool is_total = false;
+    bool is_in_place = false;
     bool has_signal = false;
     std::uint32_t index = 0;
     std::uint64_t value = 0;  // or by how much it grows
@@ -45,6 +48,7 @@ class Inbox {
   int signal_count_;
   int peer_;
   std::uint64_t next_ = 0;
+  std::uint64_t in_place_ = 0;
   std::array<Arrived, window> arrived_;
 };
 

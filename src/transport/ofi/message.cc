@@ -8,7 +8,7 @@
 namespace unisono::transport::ofi {
 namespace {
 
-constexpr std::uint32_t magic = 0x756f6601;  // with this version
+constexpr std::uint32_t magic = 0x756f6602;  // with this version
 constexpr std::size_t proof_bytes = sizeof(Sha256Digest);
 
 bool is_of_meeting(MessageType type) {
@@ -48,6 +48,8 @@ void write(WireWriter& writer, const Note& note) {
   writer.number(note.sequence);
   writer.number(note.index);
   writer.number(note.value);
+  writer.number(note.offset);
+  writer.number(note.bytes);
 }
 
 void read(WireReader& reader, Nonce& nonce) {
@@ -84,6 +86,8 @@ void read(WireReader& reader, Note& note) {
   note.sequence = reader.number<std::uint64_t>();
   note.index = reader.number<std::uint32_t>();
   note.value = reader.number<std::uint64_t>();
+  note.offset = reader.number<std::uint64_t>();
+  note.bytes = reader.number<std::uint64_t>();
 }
 
 }  // namespace

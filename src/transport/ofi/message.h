@@ -28,7 +28,20 @@ namespace unisono::transport::ofi {
 
 using Nonce = std::array<std::byte, 16>;
 
-enum class MessageType : std::uint8_t { ask = 1, answer, join, value, fault, bye, gone, ping };
+enum class MessageType : std::uint8_t {
+  ask = 1,
+  answer,
+  join,
+  value,
+  offer,  // of a put into exposed memory
+  allow,  // of that put
+  stop,   // the receiver writes no more of what it has not begun to write
+  stopped,
+  fault,
+  bye,
+  gone,
+  ping
+};
 
 // Of ask, answer and join; the nonce of the receiver is zero in an ask.
 struct Meeting {
@@ -54,9 +67,13 @@ struct Facts {
 struct Note {
   std::uint32_t number = 0;
   std::uint64_t ticket = 0;
-  std::uint64_t sequence = 0;  // of a value; of a bye, how many writes and values there were
+  // Of a value; of a stopped, fault and bye, how many writes and values there were; of an offer and
+  // its answer, how many writes into exposed memory have been offered with this put's.
+  std::uint64_t sequence = 0;
   std::uint32_t index = 0;
-  std::uint64_t value = 0;  // of a signal, or a packed fault
+  std::uint64_t value = 0;   // of a signal, a packed fault, a key
+  std::uint64_t offset = 0;  // of an offer; of its answer, the address to write to
+  std::uint64_t bytes = 0;   // of an offer
 };
 
 struct Message {
@@ -75,25 +92,28 @@ std::optional<Message> decode(std::span<const std::byte> bytes);
 // Of an answer or a join.
 bool is_proved(std::span<const std::byte> bytes, const Key& key);
 
-// The 32 bits that arrive with a write: which connection, which of its writes, and by how much
-// which signal grows. What does not fit follows as a message.
+// The 32 bits that arrive with a write: which connection, which of its writes, whether it went into
+// exposed memory, and by how much which signal grows. What does not fit follows as a message.
 struct Immediate {
   static constexpr std::uint32_t most_number = (1U << 12) - 1;
   static constexpr std::uint32_t most_index = (1U << 6) - 1;
-  static constexpr std::uint32_t most_increment = (1U << 6) - 1;
+  static constexpr std::uint32_t most_increment = (1U << 5) - 1;
 
   std::uint32_t number = 0;
   std::uint8_t sequence = 0;  // modulo 256
   std::uint32_t index = 0;
+  bool is_in_place = false;
   std::uint32_t increment = 0;  // 0: no signal
 
   std::uint32_t pack() const {
-    return number << 20 | std::uint32_t{sequence} << 12 | index << 6 | increment;
+    return number << 20 | std::uint32_t{sequence} << 12 | index << 6 |
+           std::uint32_t{is_in_place} << 5 | increment;
   }
   static Immediate unpack(std::uint32_t word) {
     return {.number = word >> 20,
             .sequence = static_cast<std::uint8_t>(word >> 12),
             .index = word >> 6 & most_index,
+            .is_in_place = (word >> 5 & 1) != 0,
             .increment = word & most_increment};
   }
 };

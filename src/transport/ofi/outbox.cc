@@ -12,8 +12,14 @@ namespace {
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 // Below Inbox::window, with room for values.
 constexpr std::size_t most_outstanding = Inbox::window / 2;
+// Whoever withdraws memory waits for those into it.
+constexpr std::size_t most_outstanding_in_place = 4;
 
 constexpr std::byte nothing{};
+
+std::size_t most_piece_bytes(std::size_t most_write_bytes) {
+  return std::min(piece_bytes, most_write_bytes);
+}
 
 }  // namespace
 
@@ -43,6 +49,25 @@ bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset,
   return true;
 }
 
+bool Outbox::offer(const RemoteMemory& memory, const std::byte* source, std::size_t bytes,
+                   std::size_t offset, Signal signal, std::size_t most_write_bytes, Note& offer) {
+  if (!add(source, bytes, offset, signal)) return false;
+  const std::size_t piece = most_piece_bytes(most_write_bytes);
+  offered_ += bytes / piece + (bytes % piece > 0 ? 1 : 0);
+  waiting_.back().offered = offered_;
+  waiting_.back().is_allowed = false;
+  offer = {.sequence = offered_, .value = memory.key, .offset = offset, .bytes = bytes};
+  return true;
+}
+
+void Outbox::allow(const Note& answer) {
+  const auto put = std::ranges::find(waiting_, answer.sequence, &Put::offered);
+  if (put == waiting_.end() || put->is_allowed) return;
+  put->key = answer.value;
+  put->address = answer.offset;
+  put->is_allowed = true;
+}
+
 void Outbox::drop() {
   while (waiting_.size() > first_unposted_) {
     Put& last = waiting_.back();
@@ -62,7 +87,7 @@ void Outbox::drop() {
 
 void Outbox::abandon() {
   waiting_.clear();
-  with_bytes_ = first_unposted_ = outstanding_ = 0;
+  with_bytes_ = first_unposted_ = outstanding_ = outstanding_in_place_ = 0;
 }
 
 std::uint32_t Outbox::increment_of(const Signal& signal) const {
@@ -86,30 +111,37 @@ bool Outbox::next(const Facts& peer, fi_addr_t to, std::size_t most_write_bytes,
                  .value = put.signal.value};
     return true;
   }
-  const std::size_t bytes = std::min({put.bytes - put.posted_bytes, piece_bytes, most_write_bytes});
+  if (!put.is_allowed) return false;
+  const bool is_in_place = put.offered > 0;
+  if (is_in_place && outstanding_in_place_ == most_outstanding_in_place) return false;
+  const std::size_t bytes =
+      std::min(put.bytes - put.posted_bytes, most_piece_bytes(most_write_bytes));
   const bool is_last = put.posted_bytes + bytes == put.bytes;
   const std::uint32_t increment = is_last ? increment_of(put.signal) : 0;
   const Immediate immediate{
       .number = peer.number,
       .sequence = static_cast<std::uint8_t>(sequence_),
       .index = increment > 0 ? static_cast<std::uint32_t>(put.signal.index) : 0,
+      .is_in_place = is_in_place,
       .increment = increment};
-  out.write = {.source = put.source + put.posted_bytes,
-               .bytes = bytes,
-               .to = to,
-               .address = peer.memory_address + put.offset + put.posted_bytes,
-               .key = peer.memory_key,
-               .immediate = immediate.pack()};
+  out.write = {
+      .source = put.source + put.posted_bytes,
+      .bytes = bytes,
+      .to = to,
+      .address = (is_in_place ? put.address : peer.memory_address + put.offset) + put.posted_bytes,
+      .key = is_in_place ? put.key : peer.memory_key,
+      .immediate = immediate.pack()};
   return true;
 }
 
-void Outbox::posted(const Next& what, bool completes) {
+void Outbox::posted(const Next& what) {
   Put& put = waiting_[first_unposted_];
   ++sequence_;
-  if (!what.has_value) put.posted_bytes += what.write.bytes;
-  if (completes) {
+  if (!what.has_value) {
+    put.posted_bytes += what.write.bytes;
     ++put.outstanding;
     ++outstanding_;
+    outstanding_in_place_ += put.offered > 0 ? 1 : 0;
   }
   if (put.posted_bytes < put.bytes) return;
   if (put.signal.index >= 0) {
@@ -131,6 +163,7 @@ void Outbox::completed_write(std::uint64_t number) {
   // One that was abandoned is not there.
   if (put == waiting_.end() || put->first != number) return;
   --outstanding_;
+  outstanding_in_place_ -= put->offered > 0 ? 1 : 0;
   --put->outstanding;
   forget_complete();
 }

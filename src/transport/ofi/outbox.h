@@ -19,6 +19,12 @@ class Outbox {
 
   // False: too many wait. A put of no bytes is always taken.
   bool add(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal);
+  // A put into exposed memory: it waits for allow(), and so does what follows. `offer` is what the
+  // peer is to be told. At least one byte.
+  bool offer(const RemoteMemory& memory, const std::byte* source, std::size_t bytes,
+             std::size_t offset, Signal signal, std::size_t most_write_bytes, Note& offer);
+  // The peer's answer to an offer. One to a put that was dropped changes nothing.
+  void allow(const Note& answer);
   // One that counts and goes nowhere.
   void add_dropped() { ++started_; }
   // Forgets what has not been posted. What has been may still read its source.
@@ -32,6 +38,8 @@ class Outbox {
   }
   // Writes that libfabric has and has not completed.
   std::size_t outstanding() const { return outstanding_; }
+  // Of these, those into exposed memory.
+  std::size_t outstanding_in_place() const { return outstanding_in_place_; }
   bool is_idle() const { return waiting_.empty(); }
   // Writes and values sent so far.
   std::uint64_t sequence() const { return sequence_; }
@@ -47,8 +55,8 @@ class Outbox {
     Note value;
   };
   bool next(const Facts& peer, fi_addr_t to, std::size_t most_write_bytes, Next& out);
-  // What next() told has been posted; `completes` says whether a completion will tell of it.
-  void posted(const Next& what, bool completes);
+  // What next() told has been posted; a completion will tell of a write, none of a value.
+  void posted(const Next& what);
   void completed_write(std::uint64_t put);
 
  private:
@@ -61,6 +69,12 @@ class Outbox {
     Signal signal;
     // Its number; of puts of signals alone, that of the first which it stands for.
     std::uint64_t first;
+    // Of a put into exposed memory: how many writes of such have been offered with its own.
+    std::uint64_t offered = 0;
+    // Where that memory is, once the peer has allowed it.
+    std::uint64_t key = 0;
+    std::uint64_t address = 0;
+    bool is_allowed = true;
     std::size_t posted_bytes = 0;
     std::size_t outstanding = 0;
     bool is_posted = false;
@@ -77,7 +91,9 @@ class Outbox {
   std::vector<std::uint64_t> told_;
   std::uint64_t started_ = 0;
   std::uint64_t sequence_ = 0;
+  std::uint64_t offered_ = 0;
   std::size_t outstanding_ = 0;
+  std::size_t outstanding_in_place_ = 0;
 };
 
 }  // namespace unisono::transport::ofi

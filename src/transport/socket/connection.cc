@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <mutex>
 #include <optional>
-#include <random>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -171,10 +170,7 @@ bool SocketConnection::put(const std::byte* source, std::size_t bytes, std::size
 Result<RemoteMemory> SocketConnection::expose(void* memory, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   UNISONO_TRY(state());
-  if (!exposed_.has_keys()) {
-    std::random_device random;
-    exposed_.start_keys(std::uint64_t{random()} << 32 | random() >> 1 | 1);
-  }
+  if (!exposed_.has_keys()) exposed_.start_keys_at_random();
   return exposed_.add(memory, bytes);
 }
 
