@@ -26,14 +26,6 @@ namespace {
 constexpr std::size_t guarded_copy_bytes = std::size_t{1} << 20;
 // For the peer to copy as much; it may be stopped meanwhile.
 constexpr std::int64_t copies_deadline_ns = 3 * ns_per_s;
-// Tries to get past segments that a dead process of the same job and rank has left.
-constexpr int max_stale_segments = 4;
-
-// Names the connection's ranks.
-Error no_memory(int self, int peer, Error why) {
-  why.message = str("rank ", self, " cannot share memory with rank ", peer, ": ", why.message);
-  return why;
-}
 
 class ShmConnection final : public Connection {
  public:
@@ -375,18 +367,6 @@ void ShmConnection::give_up(Fault fault) {
   mine().fault.store(fault_.load());
 }
 
-// Whether this end of the segment is ours now. False for one that a dead process has left.
-Result<bool> claim(Segment& segment, const ConnectionRequest& request) {
-  EndRecord& record = segment.header().ends[request.self < request.peer ? 0 : 1];
-  EndState state = EndState::absent;
-  if (record.state.compare_exchange_strong(state, EndState::claimed)) return true;
-  const bool stale = state == EndState::left || (state == EndState::joined &&
-                                                 !sys::ProcessWatch(record.facts.process).alive());
-  if (stale) return false;
-  return misuse("rank ", request.self, " already has a connection to rank ", request.peer, " on ",
-                describe(request.key));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Connection>> make_connection(const Key& job_key,
@@ -395,20 +375,11 @@ Result<std::unique_ptr<Connection>> make_connection(const Key& job_key,
   const auto [low, high] = std::minmax(request.self, request.peer);
   const std::string name = segment_name(job_key, request.key, low, high);
   Key proof_key = derive_connection_key(job_key, "unisono segment proof", request.key, low, high);
-  for (int attempt = 0; attempt < max_stale_segments; ++attempt) {
-    auto segment = Segment::open(name, request.geometry);
-    if (!segment.ok()) return no_memory(request.self, request.peer, *segment.take_error());
-    UNISONO_ASSIGN(const bool claimed, claim(**segment, request));
-    if (claimed) {
-      auto connection = std::make_unique<ShmConnection>(proof_key, request, std::move(*segment));
-      erase(proof_key);
-      connection->join();
-      return std::unique_ptr<Connection>(std::move(connection));
-    }
-    (*segment)->unlink_once();
-  }
-  return environment_error("shared memory ", name, " is left over from ", max_stale_segments,
-                           " dead processes; remove it from /dev/shm");
+  UNISONO_ASSIGN(auto segment, claim_segment(name, request));
+  auto connection = std::make_unique<ShmConnection>(proof_key, request, std::move(segment));
+  erase(proof_key);
+  connection->join();
+  return std::unique_ptr<Connection>(std::move(connection));
 }
 
 }  // namespace unisono::transport::shm

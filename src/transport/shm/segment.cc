@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/error.h"
 #include "base/hmac.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -128,6 +129,43 @@ void remove_stale_segments() {
     }
     if (dead && !alive) sys::SharedMemory::unlink(name);
   }
+}
+
+Error no_memory(int self, int peer, Error why) {
+  why.message = str("rank ", self, " cannot share memory with rank ", peer, ": ", why.message);
+  return why;
+}
+
+namespace {
+
+// Tries to get past segments that a dead process of the same job and rank has left.
+constexpr int max_stale_segments = 4;
+
+// Whether this end of the segment is ours now. False for one that a dead process has left.
+Result<bool> claim(Segment& segment, const ConnectionRequest& request) {
+  EndRecord& record = segment.header().ends[request.self < request.peer ? 0 : 1];
+  EndState state = EndState::absent;
+  if (record.state.compare_exchange_strong(state, EndState::claimed)) return true;
+  const bool stale = state == EndState::left || (state == EndState::joined &&
+                                                 !sys::ProcessWatch(record.facts.process).alive());
+  if (stale) return false;
+  return misuse("rank ", request.self, " already has a connection to rank ", request.peer, " on ",
+                describe(request.key));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Segment>> claim_segment(const std::string& name,
+                                               const ConnectionRequest& request) {
+  for (int attempt = 0; attempt < max_stale_segments; ++attempt) {
+    auto segment = Segment::open(name, request.geometry);
+    if (!segment.ok()) return no_memory(request.self, request.peer, *segment.take_error());
+    UNISONO_ASSIGN(const bool claimed, claim(**segment, request));
+    if (claimed) return std::shared_ptr<Segment>(std::move(*segment));
+    (*segment)->unlink_once();
+  }
+  return environment_error("shared memory ", name, " is left over from ", max_stale_segments,
+                           " dead processes; remove it from /dev/shm");
 }
 
 }  // namespace unisono::transport::shm

@@ -102,6 +102,13 @@ inline constexpr const char* segment_prefix = "unisono-";
 // from the job's key and so tells others nothing, and nobody else can take it before.
 std::string segment_name(const Key& job_key, const ConnectionKey& key, int low_rank, int high_rank);
 
+// The segment of that name, whose end of `request.self` is now this process's. Segments that a dead
+// process of the same job and rank has left are unlinked.
+Result<std::shared_ptr<Segment>> claim_segment(const std::string& name,
+                                               const ConnectionRequest& request);
+// Why there is no memory, with the connection's ranks.
+Error no_memory(int self, int peer, Error why);
+
 // Removes the segments of this user whose ends have all died before they met; where they met, the
 // name is gone already.
 void remove_stale_segments();
