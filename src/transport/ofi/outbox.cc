@@ -12,8 +12,9 @@ namespace {
 constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 // Below Inbox::window, with room for values.
 constexpr std::size_t most_outstanding = Inbox::window / 2;
-// Whoever withdraws memory waits for those into it.
-constexpr std::size_t most_outstanding_in_place = 4;
+// Whoever withdraws memory waits for those into it, and so does the answer to a peer's offer, which
+// leaves behind them.
+constexpr std::size_t most_outstanding_in_place = 1;
 
 constexpr std::byte nothing{};
 
