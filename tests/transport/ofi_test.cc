@@ -42,7 +42,8 @@ TEST_F(Ofi, SignalsStayTheProgramsOwn) {
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {
     struct sigaction action;
     ASSERT_EQ(sigaction(number, nullptr, &action), 0);
-    EXPECT_EQ(action.sa_handler, SIG_DFL) << number;
+    // Whoever started this program may have it ignore them.
+    EXPECT_TRUE(action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN) << number;
   }
 }
 
