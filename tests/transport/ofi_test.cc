@@ -145,5 +145,23 @@ TEST_F(Ofi, MemoryIsFreedWhenBothEndsHaveGone) {
   }
 }
 
+// A rank may end while another one is in the middle of a put to it.
+TEST_F(Ofi, ATransportMayEndInTheMiddleOfAPut) {
+  constexpr std::size_t bytes = 24u << 20;
+  const std::vector<std::byte> source(bytes, std::byte{7});
+  for (int round = 0; round < 4; ++round) {
+    Job job(factory_, 2);
+    Pair pair(job, {.region_bytes = bytes, .signals = 1});
+    ASSERT_TRUE(put(*pair.a, source.data(), bytes, 0, {0, 1}));
+    ASSERT_TRUE(eventually([&] {
+      EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+      return pair.b->region()[1'000] != std::byte{0};
+    }));
+    pair.b.reset();
+    job.transports[1].reset();
+    for (int i = 0; i < 50; ++i) (void)pair.a->progress();
+  }
+}
+
 }  // namespace
 }  // namespace unisono::test
