@@ -26,7 +26,7 @@ const std::map<std::string, Use> budget{
     {"unisono_interpret", {.registers = 128, .stack_bytes = 208, .spill_bytes = 128}},
     {"unisono_interpret_tokens", {.registers = 128, .stack_bytes = 208, .spill_bytes = 136}},
     {"unisono_ll_take_any_2", {.registers = 72, .stack_bytes = 0, .spill_bytes = 0}},
-    {"unisono_ll_take_any_4", {.registers = 96, .stack_bytes = 0, .spill_bytes = 0}},
+    {"unisono_ll_take_any_4", {.registers = 88, .stack_bytes = 0, .spill_bytes = 0}},
     {"unisono_ll_take_any_8", {.registers = 128, .stack_bytes = 0, .spill_bytes = 0}},
     {"unisono_ll_take_plain_2", {.registers = 56, .stack_bytes = 0, .spill_bytes = 0}},
     {"unisono_ll_take_plain_4", {.registers = 72, .stack_bytes = 0, .spill_bytes = 0}},
