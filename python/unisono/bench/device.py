@@ -1,4 +1,4 @@
-"""One rank of the bench on CUDA devices: `python -m unisono.bench.device JOB`; started by the CLI.
+"""One rank of the bench on CUDA devices: `python -m unisono.bench.device JOB`, by `rank`.
 
 JOB is a folder with device.json, a DeviceRequest. Rank 0 writes to `rows.jsonl` there, one
 DeviceRow a line. The real NCCL is opened in the same process, and the two alternate: every time is
@@ -7,7 +7,6 @@ the median over repeats of the slowest rank's. Every result is compared whole, o
 
 import json
 import os
-import signal
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -210,8 +209,6 @@ def main(job: Path) -> None:
 
 
 if __name__ == "__main__":
-    # As in `worker`: a rank has nothing to save.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         main(Path(sys.argv[1]))
     except unisono.Error as error:

@@ -42,7 +42,8 @@ def run_on_devices(request: DeviceRequest, ranks: int) -> tuple[list[DeviceRow],
     """
     with job_folder() as job:
         (job / "device.json").write_text(json.dumps(asdict(request)))
-        command = ["-m", _WORKERS.get(request.peer, "unisono.bench.device"), str(job)]
+        worker = _WORKERS.get(request.peer, "unisono.bench.device")
+        command = ["-m", "unisono.bench.rank", worker, str(job)]
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
         outcome = launch(command, ranks, environment=meeting, prefix_output=False)
         if not outcome.ok:

@@ -51,7 +51,7 @@ def run(
         listener = _Listener(job / "results", request, cases, on_start, on_row)
         with places_of(request) as places, listener:
             outcome = launch(
-                ["-m", "unisono.bench.worker", str(job)],
+                ["-m", "unisono.bench.rank", "unisono.bench.worker", str(job)],
                 request.ranks,
                 nodes=request.nodes,
                 environment={"UNISONO_DELAY": request.delay} if request.delay else {},

@@ -10,7 +10,6 @@ multicast is off.
 
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -173,8 +172,6 @@ def main(job: Path) -> None:
 
 
 if __name__ == "__main__":
-    # As in `worker`: a rank has nothing to save.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         main(Path(sys.argv[1]))
     except MisuseError as error:

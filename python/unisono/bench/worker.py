@@ -1,4 +1,4 @@
-"""One rank of the bench: `python -m unisono.bench.worker JOB`; started by `driver`.
+"""One rank of the bench; `driver` starts it by `rank`: `python -m unisono.bench.worker JOB`.
 
 JOB is a folder with request.json and cases.json. Rank 0 writes to the pipe `results` there, one
 JSON object a line: {"case": index} when a case begins, {"case", "time_us", "wrong"} when it ends.
@@ -6,7 +6,6 @@ JSON object a line: {"case": index} when a case begins, {"case", "time_us", "wro
 
 import json
 import os
-import signal
 import sys
 from pathlib import Path
 
@@ -38,8 +37,6 @@ def main(job: Path) -> None:
 
 
 if __name__ == "__main__":
-    # A rank has nothing to save, and Python would notice Ctrl-C only between two calls of seconds.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         main(Path(sys.argv[1]))
     except unisono.Error as error:
