@@ -187,6 +187,25 @@ TEST(Survey, NamesAReasonForEveryRankWhereTooManyAreUnderWay) {
   EXPECT_GE(refused, 3);
 }
 
+// Five ranks ask at once, and the sixth answers four.
+TEST(Survey, WhoAnswersTooManySaysSo) {
+  Hosts hosts(6, 1);
+  hosts.delay(std::chrono::milliseconds(patience_ms / 2));
+  std::atomic<int> refused{0};
+  std::vector<std::thread> askers;
+  for (int rank = 0; rank < 5; ++rank)
+    askers.emplace_back([&, rank] {
+      for (const SurveyAnswer& one : hosts.surveys(rank).ask_others(1, patience_ms))
+        if (one.reply.silence != Silence::none) {
+          EXPECT_EQ(one.reply.why, str("cannot be asked: rank ", one.rank.number(),
+                                       " makes or answers 4 surveys already"));
+          ++refused;
+        }
+    });
+  for (std::thread& asker : askers) asker.join();
+  EXPECT_GE(refused, 1);
+}
+
 TEST(Survey, TellsNothingToWhoHasAnotherKey) {
   Hosts hosts(2, 1);
   auto world = std::move(*sys::RealWorld::create());

@@ -146,8 +146,10 @@ sys::Task<Status> ControlNode::serve_checked(sys::Admitted admitted) {
     co_return std::move(served);
   }
   if (guest->purpose == Purpose::link && kind == FrameKind::survey && serve_survey_) {
-    serve_survey_(std::move(guest->channel), frame->payload);
-    co_return Status();
+    Status served = serve_survey_(guest->channel, frame->payload);
+    if (served.ok()) co_return Status();
+    served = co_await refuse(std::move(guest->channel), served.error());
+    co_return std::move(served);
   }
   if (guest->purpose != Purpose::link || kind != FrameKind::greet)
     co_return environment_error("its first frame has the unexpected kind ", static_cast<int>(kind));
@@ -170,6 +172,11 @@ sys::Task<Status> ControlNode::serve_enrolment(std::unique_ptr<Channel> channel,
   const Error error =
       misuse("a process at ", channel->peer_address().text(), " tried to join as rank ",
              enrolment.rank, " after the job had started; were too many processes launched?");
+  Status refused = co_await refuse(std::move(channel), error);
+  co_return std::move(refused);
+}
+
+sys::Task<Status> ControlNode::refuse(std::unique_ptr<Channel> channel, Error error) {
   const std::vector<std::byte> payload = encode_failure(error);
   const std::int64_t deadline_ns = world_.now_ns() + first_frame_timeout_ns;
   const MessageKey no_key;

@@ -88,9 +88,10 @@ class ControlNode {
   bool has_directory() const { return directory_ != nullptr; }
   Directory& directory() { return *directory_; }
 
-  // Who answers surveys from now on (survey.h), each on a connection of its own.
+  // Who answers surveys from now on (survey.h), each on a connection of its own. It takes the
+  // channel, or fails: whoever asked is told why.
   using ServeSurvey =
-      std::function<void(std::unique_ptr<Channel>, std::span<const std::byte> payload)>;
+      std::function<Status(std::unique_ptr<Channel>& channel, std::span<const std::byte> payload)>;
   void serve_surveys(ServeSurvey serve) { serve_survey_ = std::move(serve); }
 
   // A connection over which both ends have learnt who the other is.
@@ -170,6 +171,8 @@ class ControlNode {
   sys::Task<void> serve(sys::Admitted admitted);
   sys::Task<Status> serve_checked(sys::Admitted admitted);
   sys::Task<Status> serve_enrolment(std::unique_ptr<Channel> channel, Enrolment enrolment);
+  // Tells whoever opened the channel why it is closed; ends with the error.
+  sys::Task<Status> refuse(std::unique_ptr<Channel> channel, Error error);
   sys::Task<void> read_loop(Link& link);
   // Whether it was in order.
   bool take(Link& link, Frame& frame);

@@ -198,6 +198,10 @@ sys::Task<Result<std::vector<SurveyAnswer>>> Asking::answers_of(int rank, RankRa
     frame = co_await (*channel)->read(max_survey_bytes, until_ns);
   }
   if (!frame.ok()) co_return frame.take_error();
+  if (frame->header.kind == FrameKind::failure) {
+    Result<ToldFailure> told = decode_failure(frame->payload, roster_.ranks());
+    co_return told.ok() ? told->error : told.error();
+  }
   if (frame->header.kind != FrameKind::surveyed)
     co_return peer_error(rank, "it answered with the unexpected frame kind ",
                          static_cast<int>(frame->header.kind));
@@ -221,9 +225,11 @@ HostSurveys::HostSurveys(std::shared_ptr<sys::World> world,
 void HostSurveys::serve() {
   const auto node = node_.lock();
   if (!node) return;
-  node->serve_surveys([self = weak_from_this()](std::unique_ptr<Channel> channel,
-                                                std::span<const std::byte> payload) {
-    if (const auto surveys = self.lock()) surveys->answer(std::move(channel), payload);
+  node->serve_surveys([self = weak_from_this()](std::unique_ptr<Channel>& channel,
+                                                std::span<const std::byte> payload) -> Status {
+    const auto surveys = self.lock();
+    return surveys ? surveys->answer(channel, payload)
+                   : environment_error("this rank answers no surveys any more");
   });
 }
 
@@ -234,16 +240,27 @@ bool HostSurveys::enter() {
   return false;
 }
 
-void HostSurveys::let_go(std::shared_ptr<ControlNode> node) {
-  world_->run([](std::shared_ptr<ControlNode> last) -> sys::Task<int> {
-    last.reset();
-    co_return 0;
-  }(std::move(node)));
+Error HostSurveys::too_many() const {
+  const auto node = node_.lock();
+  return environment_error("rank ", node ? node->rank() : -1, " makes or answers ", most_surveys,
+                           " surveys already");
+}
+
+std::shared_ptr<ControlNode> HostSurveys::node_for_a_thread() const {
+  auto node = node_.lock();
+  if (!node) return nullptr;
+  ControlNode* const which = node.get();
+  return {which, [world = world_, node = std::move(node)](ControlNode*) mutable {
+            world->run([](std::shared_ptr<ControlNode> last) -> sys::Task<int> {
+              last.reset();
+              co_return 0;
+            }(std::move(node)));
+          }};
 }
 
 std::vector<SurveyAnswer> HostSurveys::ask_others(std::uint32_t entries,
                                                   std::uint32_t patience_ms) {
-  auto node = node_.lock();
+  const auto node = node_for_a_thread();
   if (!node || roster_.hosts() == 1) return {};
   const int own = roster_.host_of(node->rank());
   if (!enter()) {
@@ -251,60 +268,49 @@ std::vector<SurveyAnswer> HostSurveys::ask_others(std::uint32_t entries,
     for (int rank = 0; rank < roster_.ranks(); ++rank)
       if (roster_.host_of(rank) != own)
         nobody.push_back({*Rank::among(rank, roster_.ranks()),
-                          {.why = str("was not asked: rank ", node->rank(), " makes or answers ",
-                                      most_surveys, " surveys already")}});
+                          {.why = str("was not asked: ", too_many().message)}});
     return nobody;
   }
-  auto asking =
-      std::make_unique<Asking>(node, roster_, entries, world_->now_ns() + patience_ms * ns_per_ms);
+  Asking asking(node, roster_, entries, world_->now_ns() + patience_ms * ns_per_ms);
   std::vector<RankRange> ranges;
   for (const RankRange& range : {RankRange{0, own}, RankRange{own + 1, roster_.hosts()}})
     if (range.size() > 0) ranges.push_back(range);
-  world_->run(asking->run(std::move(ranges)));
+  world_->run(asking.run(std::move(ranges)));
   leave();
-  std::vector<SurveyAnswer> answers = asking->take();
-  asking.reset();
-  let_go(std::move(node));
-  return answers;
+  return asking.take();
 }
 
 // What the ranks of this host and of the hosts after it say, in a thread of its own.
 std::vector<SurveyAnswer> HostSurveys::answer_for(const Survey& survey) {
-  auto node = node_.lock();
+  const auto node = node_for_a_thread();
   if (!node) return {};
   Survey here = survey;
   here.patience_ms -= std::min(here.patience_ms / 2, kept_for_sending_ms);
-  auto asking = std::make_unique<Asking>(node, roster_, survey.entries,
-                                         world_->now_ns() + survey.patience_ms * ns_per_ms);
+  Asking asking(node, roster_, survey.entries, world_->now_ns() + survey.patience_ms * ns_per_ms);
   std::vector<RankRange> ranges;
   if (survey.hosts.size() > 1) ranges.push_back({survey.hosts.first + 1, survey.hosts.end});
   std::vector<SurveyAnswer> answers;
   auto local = sys::start_thread("asks the ranks of this host", [&] { answers = ask_host_(here); });
-  if (!ranges.empty()) world_->run(asking->run(std::move(ranges)));
+  if (!ranges.empty()) world_->run(asking.run(std::move(ranges)));
   if (local.ok()) local->join();
   for (SurveyAnswer& one : answers)
     if (!one.reply.why.empty()) one.reply.why += str(", on host ", node->address().host);
-  for (SurveyAnswer& one : asking->take()) answers.push_back(std::move(one));
+  for (SurveyAnswer& one : asking.take()) answers.push_back(std::move(one));
   if (!local.ok())
     for (int rank = 0; rank < roster_.ranks(); ++rank)
       if (roster_.host_of(rank) == survey.hosts.first)
         answers.push_back({*Rank::among(rank, roster_.ranks()),
                            {.why = str("was not asked on its host: ", local.error().message)}});
-  asking.reset();
-  let_go(std::move(node));
   std::ranges::sort(answers, {}, [](const SurveyAnswer& one) { return one.rank.number(); });
   return answers;
 }
 
-void HostSurveys::answer(std::unique_ptr<Channel> channel, std::span<const std::byte> payload) {
+Status HostSurveys::answer(std::unique_ptr<Channel>& channel, std::span<const std::byte> payload) {
   const Result<Survey> survey = decode_survey(payload, roster_.hosts());
   const auto node = node_.lock();
-  if (!survey.ok() || !node || survey->hosts.first != roster_.host_of(node->rank())) {
-    log(LogLevel::warn, "rank ", node ? node->rank() : -1, " closed a connection from ",
-        channel->peer_address().text(), ": it sent a survey that is not for this rank's host");
-    return;
-  }
-  if (!enter()) return;
+  if (!survey.ok() || !node || survey->hosts.first != roster_.host_of(node->rank()))
+    return environment_error("it sent a survey that is not for this rank's host");
+  if (!enter()) return too_many();
   auto take_on = [](Channel& to, std::int64_t until_ns) -> sys::Task<Status> {
     const MessageKey no_key;
     co_return co_await to.write(FrameKind::surveying, no_key, {}, until_ns);
@@ -330,8 +336,13 @@ void HostSurveys::answer(std::unique_ptr<Channel> channel, std::span<const std::
         self->world_->run(respond(std::move(*held), answers, until_ns));
         self->leave();
       });
-  if (thread.ok()) return thread->detach();
-  leave();
+  if (!thread.ok()) {
+    leave();
+    channel = std::move(*held);
+    return thread.take_error();
+  }
+  thread->detach();
+  return {};
 }
 
 }  // namespace unisono::comm

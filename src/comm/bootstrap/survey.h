@@ -71,9 +71,11 @@ class HostSurveys : public std::enable_shared_from_this<HostSurveys> {
   // Whether one more survey may be under way.
   bool enter();
   void leave() { at_once_.fetch_sub(1, std::memory_order_relaxed); }
-  void answer(std::unique_ptr<Channel> channel, std::span<const std::byte> payload);
-  // This thread may be the last one to know the node, whose connections are the loop's.
-  void let_go(std::shared_ptr<ControlNode> node);
+  Status answer(std::unique_ptr<Channel>& channel, std::span<const std::byte> payload);
+  // For threads other than the loop's. The last one to know the node has it end on the loop, to
+  // which its connections belong.
+  std::shared_ptr<ControlNode> node_for_a_thread() const;
+  Error too_many() const;
   std::vector<SurveyAnswer> answer_for(const Survey& survey);
 
   const std::shared_ptr<sys::World> world_;
