@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from program_lines import git
+from report import finish
 from unisono import lang
 from unisono._unisono import Plan
 from unisono.cli.programs import expected_outputs, wrong_ranks
@@ -66,9 +67,7 @@ def main() -> None:
             for path, (verdict, said) in verdicts.items()
             if verdict != "right"
         ]
-    print("\n".join(lines))
-    if arguments.output:
-        arguments.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    finish(lines, arguments.output)
     raise SystemExit(1 if failed else 0)
 
 

@@ -24,6 +24,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from report import finish
+
 ELEMENTS = 1 << 18
 DEADLINE_S = {"kernel": 60.0, "replay": 60.0, "deadline": 3.0}
 BEFORE_THE_KILL_S = 0.5
@@ -150,10 +152,7 @@ def main() -> None:
         last = found[case][-1]
         lines += ["", title, f"  rank 0: {last['said']}", f"  entry: {json.dumps(last['entry'])}"]
         lines += [f"  doctor: {line}" for line in last["doctor"].splitlines()]
-    text = "\n".join(lines) + "\n"
-    print(text, end="")
-    if args.output is not None:
-        args.output.write_text(text)
+    finish(lines, args.output)
 
 
 if __name__ == "__main__":

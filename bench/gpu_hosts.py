@@ -26,6 +26,7 @@ os.environ |= NCCL | {"NCCL_HOSTID": f"host{RANK}"}
 import torch  # noqa: E402  it reads NCCL's settings
 import torch.distributed as dist  # noqa: E402
 import unisono  # noqa: E402
+from report import finish  # noqa: E402
 from torch import Tensor  # noqa: E402
 
 TYPES = (
@@ -151,10 +152,7 @@ def main() -> None:
     dist.destroy_process_group()
     comm.destroy()
     if RANK == 0:
-        text = "\n".join(lines) + "\n"
-        print(text, end="")
-        if args.output is not None:
-            args.output.write_text(text)
+        finish(lines, args.output)
     elif wrong:
         print("\n".join(wrong))
 

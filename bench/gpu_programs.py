@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from report import finish
 from unisono import _unisono as native
 from unisono import lang
 from unisono.cli.programs import wrong_ranks
@@ -138,9 +139,7 @@ def main() -> None:
         ]
         lines.append(f"| `{program.name}` | {' | '.join(cells)} |")
     lines += ["", f"{wrong.total()} wrong"]
-    print("\n".join(lines))
-    if arguments.output:
-        arguments.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    finish(lines, arguments.output)
     raise SystemExit(1 if wrong else 0)
 
 

@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from report import finish
+
 SIZES = tuple(1 << power for power in range(10, 25, 2))
 WARM_UP, IN_GRAPH, REPEATS = 20, 20, 9
 
@@ -124,10 +126,7 @@ def main() -> None:
         for name, stamps in jobs.items():
             rounds[name].append(run_job(stamps, args.ranks))
             print(f"round {number + 1}: {name}", file=sys.stderr, flush=True)
-    text = "\n".join(table(rounds)) + "\n"
-    print(text, end="")
-    if args.output is not None:
-        args.output.write_text(text)
+    finish(table(rounds), args.output)
 
 
 if __name__ == "__main__":

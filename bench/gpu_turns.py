@@ -17,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from report import finish
+
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 SLOWER = 0.97
 
@@ -68,10 +70,7 @@ def main() -> None:
     for mode, ratios in medians.items():
         mean = math.exp(statistics.fmean(map(math.log, ratios)))
         lines.append(f"{mode}: geometric mean {mean:.3f}, least {min(ratios):.3f}")
-    text = "\n".join(lines) + "\n"
-    print(text, end="")
-    if args.output is not None:
-        args.output.write_text(text)
+    finish(lines, args.output)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ import tokenize
 from dataclasses import dataclass
 from pathlib import Path
 
+from report import finish
+
 LIBRARY = Path(__file__).parents[1] / "examples" / "language"
 CHECKOUTS = ("msccl-tools", "msccl", "mscclpp", "nccl")
 
@@ -162,9 +164,7 @@ def main() -> None:
         "|---" * 7 + "|",
         *(row(LIBRARY / f"{name}.py", arguments.checkouts) for name in sorted(PEERS)),
     ]
-    print("\n".join(lines))
-    if arguments.output:
-        arguments.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    finish(lines, arguments.output)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from report import finish
+
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -54,9 +56,7 @@ def main() -> None:
             total += row
         lines.append(f"{'all':<34}" + "".join(f"{total[outcome]:>12}" for outcome in OUTCOMES))
     lines += ["", *(holes or ["no holes"])]
-    print(*lines, sep="\n")
-    if arguments.output:
-        arguments.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    finish(lines, arguments.output)
     sys.exit(bool(holes))
 
 
