@@ -29,6 +29,7 @@ namespace {
 
 using namespace unisono;
 using bench::die;
+using bench::join;
 using Clock = std::chrono::steady_clock;
 
 constexpr int most_batches = 15, least_batches = 5;
@@ -150,13 +151,7 @@ struct Sizes {
 
 int run(int rank, int ranks, const Sizes& sizes, const std::string& only, const std::string& url) {
   if (ranks <= static_cast<int>(std::thread::hardware_concurrency())) pin(rank);
-  InitOptions options;
-  options.rank = rank;
-  options.world_size = ranks;
-  options.rendezvous = url;
-  auto made = Communicator::init(options);
-  if (!made.ok()) die(made.error().describe());
-  Communicator comm = std::move(made).value();
+  Communicator comm = join(rank, ranks, url);
   std::vector<float> input(sizes.largest / sizeof(float) + 16, 1), output(input.size(), 2);
   for (const Case& one : cases) {
     if (only.empty() ? one.only_if_asked : only != one.name) continue;

@@ -24,6 +24,7 @@ namespace {
 
 using namespace unisono;
 using bench::die;
+using bench::join;
 
 struct Case {
   const char* name;
@@ -101,13 +102,7 @@ double cpu_seconds() {
 
 int run(int rank, int ranks, std::size_t bytes, int calls, const std::string& url) {
   setenv("UNISONO_NODE", std::to_string(rank).c_str(), 1);
-  InitOptions options;
-  options.rank = rank;
-  options.world_size = ranks;
-  options.rendezvous = url;
-  auto made = Communicator::init(options);
-  if (!made.ok()) die(made.error().describe());
-  Communicator comm = std::move(made).value();
+  Communicator comm = join(rank, ranks, url);
   std::vector<float> in(bytes / sizeof(float), 1), out(in.size(), 2);
   const std::vector<std::string> plans{put_plan(ranks)};
   for (const Case& one : cases_of(ranks)) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <sys/wait.h>
+#include <unisono/communicator.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace unisono::bench {
 
@@ -35,6 +37,17 @@ inline bool run_ranks(int ranks, const std::function<int(int rank, const std::st
   }
   std::filesystem::remove_all(folder);
   return all_ended_well;
+}
+
+// The communicator of such a rank; ends the process where there is none.
+inline Communicator join(int rank, int ranks, const std::string& url) {
+  InitOptions options;
+  options.rank = rank;
+  options.world_size = ranks;
+  options.rendezvous = url;
+  auto made = Communicator::init(options);
+  if (!made.ok()) die(made.error().describe());
+  return std::move(made).value();
 }
 
 }  // namespace unisono::bench
