@@ -4,21 +4,17 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/str.h"
-#include "sys/local_server.h"
+#include "served_sockets.h"
 
 namespace unisono::sys {
 namespace {
@@ -27,43 +23,23 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t most_bytes = 1 << 20;
 
-class LocalClient : public testing::Test {
+class LocalClient : public ServedSockets {
  protected:
-  LocalClient() : directory_(testing::TempDir() + str("unisono-client-", getpid())) {
-    for (const char* name : {"one", "two"})
-      sockets_.push_back(*LocalSocket::listen(directory_, name));
-    stop_ = eventfd(0, EFD_CLOEXEC);
-    thread_ = std::thread([this] { serve(); });
-  }
-  ~LocalClient() override {
-    const std::uint64_t one = 1;
-    EXPECT_EQ(write(stop_, &one, sizeof one), static_cast<ssize_t>(sizeof one));
-    thread_.join();
-    close(stop_);
-    sockets_.clear();
-    std::filesystem::remove_all(directory_);
-  }
-
-  void serve() {
-    LocalServer server(
+  LocalClient() : ServedSockets({"one", "two"}) {}
+  void SetUp() override {
+    serve(
         [](const LocalSocket& asked, std::string_view request) {
           return request == "nothing" ? std::string() : str(asked.path(), " ", request);
         },
-        [this](const LocalSocket&, std::string_view request, int descriptor) {
+        [](const LocalSocket&, std::string_view request, int descriptor) {
           if (request != "later") return false;
-          const std::string answer(most_bytes / 2, 'x');
-          later_ = std::thread([=] {
+          std::thread([descriptor] {
             std::this_thread::sleep_for(20ms);
-            answer_and_close(descriptor, answer, 5s);
-          });
-          later_.detach();
+            answer_and_close(descriptor, std::string(most_bytes / 2, 'x'), 5s);
+          }).detach();
           return true;
         });
-    const std::vector<std::weak_ptr<LocalSocket>> sockets(sockets_.begin(), sockets_.end());
-    while (!server.wait(sockets, stop_, -1)) {
-    }
   }
-  std::string path(const std::string& name) const { return directory_ + "/" + name; }
   // Binds the name, and listens on it in this process or not at all.
   int bound(const std::string& name, bool listens) const {
     const int descriptor = make_local_socket();
@@ -78,12 +54,6 @@ class LocalClient : public testing::Test {
     const std::vector<std::string> paths{path(name)};
     return ask_local(paths, "request", patience, most_bytes).front();
   }
-
-  std::string directory_;
-  std::vector<std::shared_ptr<LocalSocket>> sockets_;
-  int stop_ = -1;
-  std::thread thread_;
-  std::thread later_;
 };
 
 TEST_F(LocalClient, HearsAllThatAnswer) {

@@ -4,7 +4,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -17,40 +16,25 @@
 #include <cstring>
 #include <filesystem>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/str.h"
+#include "served_sockets.h"
 
 namespace unisono::sys {
 namespace {
 
 using namespace std::chrono_literals;
 
-// A server in a thread, in a folder of its own.
-class LocalServerTest : public testing::Test {
+class LocalServerTest : public ServedSockets {
  protected:
-  LocalServerTest() : directory_(testing::TempDir() + str("unisono-local-", getpid())) {
-    socket_ = *LocalSocket::listen(directory_, "one");
-    stop_ = eventfd(0, EFD_CLOEXEC);
-    thread_ = std::thread([this] {
-      LocalServer server(
-          [this](const LocalSocket& asked, std::string_view request) {
-            return request == "nothing" ? std::string() : answer_for(asked, request);
-          },
-          500ms);
-      const std::vector<std::weak_ptr<LocalSocket>> sockets{socket_};
-      while (!server.wait(sockets, stop_, -1)) {
-      }
-    });
-  }
-  ~LocalServerTest() override {
-    const std::uint64_t one = 1;
-    EXPECT_EQ(write(stop_, &one, sizeof one), static_cast<ssize_t>(sizeof one));
-    thread_.join();
-    close(stop_);
-    socket_.reset();
-    std::filesystem::remove_all(directory_);
+  LocalServerTest() : ServedSockets({"one"}) {}
+  void SetUp() override {
+    serve(
+        [this](const LocalSocket& asked, std::string_view request) {
+          return request == "nothing" ? std::string() : answer_for(asked, request);
+        },
+        500ms);
   }
 
   std::string answer_for(const LocalSocket& asked, std::string_view request) const {
@@ -79,23 +63,20 @@ class LocalServerTest : public testing::Test {
   }
 
   std::string ask(std::string_view text) const {
-    const int descriptor = connect_to(socket_->path());
+    const int descriptor = connect_to(path_);
     EXPECT_GE(descriptor, 0);
     EXPECT_EQ(send(descriptor, text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
     return rest_of(descriptor);
   }
 
-  std::string directory_;
-  std::shared_ptr<LocalSocket> socket_;
+  const std::string path_ = path("one");
   std::atomic<std::size_t> answer_bytes_{0};
-  int stop_ = -1;
-  std::thread thread_;
 };
 
 TEST_F(LocalServerTest, AnswersALineAndEnds) {
-  EXPECT_EQ(ask("hello\n"), str(socket_->path(), " hello "));
-  EXPECT_EQ(ask("\n"), str(socket_->path(), "  "));
+  EXPECT_EQ(ask("hello\n"), str(path_, " hello "));
+  EXPECT_EQ(ask("\n"), str(path_, "  "));
   answer_bytes_ = 5'000'000;
   EXPECT_GT(ask("much\nmore").size(), 5'000'000U);
 }
@@ -104,24 +85,24 @@ TEST_F(LocalServerTest, OneThatAsksForNothingKnownGetsNothing) {
   EXPECT_EQ(ask("nothing\n"), "");
   EXPECT_EQ(ask(std::string(LocalServer::max_request_bytes, 'x')), "");
   EXPECT_EQ(ask(std::string(100'000, 'x')), "");
-  EXPECT_EQ(ask("hello\n"), str(socket_->path(), " hello "));
+  EXPECT_EQ(ask("hello\n"), str(path_, " hello "));
 }
 
 // Those who hold connections without asking keep one who asks waiting, but not for ever.
 TEST_F(LocalServerTest, SilentOnesAreDropped) {
   std::vector<int> silent;
   for (std::size_t i = 0; i < 2 * LocalServer::max_connections; ++i)
-    silent.push_back(connect_to(socket_->path()));
-  EXPECT_EQ(ask("hello\n"), str(socket_->path(), " hello "));
+    silent.push_back(connect_to(path_));
+  EXPECT_EQ(ask("hello\n"), str(path_, " hello "));
   for (const int descriptor : silent) close(descriptor);
 }
 
 TEST_F(LocalServerTest, OneThatDoesNotReadItsAnswerHoldsUpNobody) {
   answer_bytes_ = 5'000'000;
-  const int deaf = connect_to(socket_->path());
+  const int deaf = connect_to(path_);
   ASSERT_EQ(send(deaf, "much\n", 5, 0), 5);
   answer_bytes_ = 0;
-  EXPECT_EQ(ask("hello\n"), str(socket_->path(), " hello "));
+  EXPECT_EQ(ask("hello\n"), str(path_, " hello "));
   close(deaf);
 }
 
@@ -129,16 +110,16 @@ TEST_F(LocalServerTest, TheSocketIsOfThisUserAlone) {
   struct stat info{};
   ASSERT_EQ(stat(directory_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0700U);
-  ASSERT_EQ(stat(socket_->path().c_str(), &info), 0);
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777U, 0600U);
   // Even where somebody has widened both, strangers get nothing.
   if (geteuid() != 0) GTEST_SKIP() << "only root can become a stranger";
   ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
-  ASSERT_EQ(chmod(socket_->path().c_str(), 0777), 0);
+  ASSERT_EQ(chmod(path_.c_str(), 0777), 0);
   const pid_t child = fork();
   if (child == 0) {
     if (setuid(65534) != 0) _exit(3);
-    const int descriptor = connect_to(socket_->path());
+    const int descriptor = connect_to(path_);
     if (descriptor < 0) _exit(2);
     static_cast<void>(send(descriptor, "hello\n", 6, MSG_NOSIGNAL));
     std::array<char, 16> got;
