@@ -21,10 +21,7 @@ constexpr std::size_t max_retired = 4096;
 
 bool ControlNode::deposit(int peer, const MessageKey& key, std::vector<std::byte> payload) {
   // A failure ends the epoch of its group: what had come before counts, and nothing after it.
-  if (is_retired(key) || failures_.contains({key.communicator, key.epoch})) {
-    ++refused_messages_;
-    return true;
-  }
+  if (is_retired(key) || failures_.contains({key.communicator, key.epoch})) return true;
   std::size_t& unclaimed = unclaimed_bytes_[peer];
   auto& queue = mail_[{key, peer}];
   if (unclaimed + payload.size() > max_unclaimed_bytes + max_message_bytes_ ||

@@ -144,8 +144,6 @@ class ControlNode {
   // Its messages are dropped, those that wait and those that come.
   void forget_group(GroupId group);
   const std::shared_ptr<OpenEpochs>& epochs() const { return epochs_; }
-  // How many messages came for groups that had failed, been left, or were of an epoch that is over.
-  std::uint64_t refused_messages() const { return refused_messages_; }
 
   // Notified whenever anything above may have changed.
   sys::WaitQueue& changed() { return changed_; }
@@ -222,7 +220,6 @@ class ControlNode {
   std::map<GroupId, Failure> failures_;
   std::map<std::uint64_t, std::uint32_t> newest_epoch_;  // by communicator
   const std::shared_ptr<OpenEpochs> epochs_ = std::make_shared<OpenEpochs>();
-  std::uint64_t refused_messages_ = 0;
   std::deque<GroupId> retired_;  // the latest, at most max_retired
 
   sys::WaitQueue changed_;
