@@ -58,7 +58,8 @@ endfunction()
 
 set(UNISONO_KERNELS "${kernels_folder}/kernels.fatbin")
 set(kernel_resources "${kernels_folder}/resources.txt")
-file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/device/*.cuh")
+file(GLOB_RECURSE kernel_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/device/*.cuh"
+  "${PROJECT_SOURCE_DIR}/src/device/*.h")
 set(image_source "${PROJECT_SOURCE_DIR}/src/device/image.cc")
 # A Python package has several libraries with the layers: they share one that holds the kernels.
 set(UNISONO_SOURCES_APART "")
@@ -73,6 +74,5 @@ endif()
 unisono_kernels("${UNISONO_KERNELS}" "${kernel_resources}"
   "${PROJECT_SOURCE_DIR}/src/device/kernels/kernels.cu" "${image_source}"
   UNISONO_KERNEL_IMAGE ${kernel_sources}
-  "${PROJECT_SOURCE_DIR}/src/device/program.h" "${PROJECT_SOURCE_DIR}/src/device/stamps.h"
   "${PROJECT_SOURCE_DIR}/src/plan/chunk_layout.h")
 add_custom_target(unisono_kernels DEPENDS "${UNISONO_KERNELS}")

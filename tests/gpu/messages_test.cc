@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "device/transfers.h"
 #include "engine/gpu/messages.h"
 #include "gpu/message_groups.h"
 #include "support/emulated_device.h"

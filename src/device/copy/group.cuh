@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
+#include "device/common.h"
 #include "device/copy/local.cuh"
-#include "device/program.h"
 #include "device/ptx/memory.cuh"
 
 namespace unisono::device {

@@ -11,8 +11,8 @@
 
 #include <cstdint>
 
+#include "device/common.h"
 #include "device/copy/local.cuh"
-#include "device/program.h"
 #include "device/ptx/memory.cuh"
 #include "device/reduce/units.cuh"
 #include "device/sync/wait.cuh"

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "device/common.h"
 #include "device/copy/local.cuh"
-#include "device/program.h"
 #include "device/reduce/units.cuh"
 
 namespace unisono::device {

@@ -17,6 +17,7 @@
 
 #include "device/copy/move.cuh"
 #include "device/kernels/address.cuh"
+#include "device/link.h"
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/sync/link.cuh"

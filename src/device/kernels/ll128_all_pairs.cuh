@@ -17,11 +17,11 @@
 
 #include <cstdint>
 
+#include "device/all_pairs.h"
 #include "device/copy/group.cuh"
 #include "device/kernels/address.cuh"
 #include "device/kernels/data.cuh"
 #include "device/kernels/zero_copy.cuh"
-#include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/reduce/units.cuh"

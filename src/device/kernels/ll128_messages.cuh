@@ -5,14 +5,15 @@
 
 #include <cstdint>
 
+#include "device/all_pairs.h"
 #include "device/copy/group.cuh"
 #include "device/kernels/address.cuh"
 #include "device/kernels/data.cuh"
-#include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/sync/stamp.cuh"
 #include "device/sync/wait.cuh"
+#include "device/transfers.h"
 
 namespace unisono::device {
 namespace {

@@ -15,10 +15,10 @@
 
 #include <cstdint>
 
+#include "device/all_pairs.h"
 #include "device/copy/local.cuh"
 #include "device/kernels/address.cuh"
 #include "device/kernels/data.cuh"
-#include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/reduce/units.cuh"

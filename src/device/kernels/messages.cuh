@@ -9,11 +9,12 @@
 #include "device/copy/move.cuh"
 #include "device/kernels/address.cuh"
 #include "device/kernels/ll128_messages.cuh"
-#include "device/program.h"
+#include "device/link.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/sync/link.cuh"
 #include "device/sync/stamp.cuh"
+#include "device/transfers.h"
 
 namespace unisono::device {
 namespace {

@@ -12,11 +12,11 @@
 
 #include <cstdint>
 
+#include "device/all_pairs.h"
 #include "device/kernels/address.cuh"
 #include "device/kernels/ll128_all_pairs.cuh"
 #include "device/kernels/tma_bulk_block.cuh"
 #include "device/kernels/tma_bulk_tiles.cuh"
-#include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/ptx/memory.cuh"
 #include "device/ptx/tma_bulk.cuh"

@@ -14,9 +14,9 @@
 
 #include <cstdint>
 
+#include "device/all_pairs.h"
 #include "device/kernels/address.cuh"
 #include "device/kernels/ll128_all_pairs.cuh"
-#include "device/program.h"
 #include "device/ptx/memory.cuh"
 #include "device/sync/wait.cuh"
 

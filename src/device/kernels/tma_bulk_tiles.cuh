@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "device/all_pairs.h"
 #include "device/copy/local.cuh"
 #include "device/kernels/address.cuh"
 #include "device/kernels/data.cuh"
 #include "device/kernels/tma_bulk_block.cuh"
-#include "device/program.h"
 #include "device/ptx/memory.cuh"
 #include "device/ptx/tma_bulk.cuh"
 #include "device/reduce/units.cuh"

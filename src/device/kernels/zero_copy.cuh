@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
+#include "device/all_pairs.h"
 #include "device/copy/move.cuh"
 #include "device/kernels/address.cuh"
-#include "device/program.h"
 #include "device/ptx/memory.cuh"
 #include "device/sync/wait.cuh"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "device/program.h"
+#include "device/common.h"
 #include "device/ptx/packed.cuh"
 #include "device/reduce/elements.cuh"
 

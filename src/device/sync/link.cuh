@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "device/kernels/address.cuh"
-#include "device/program.h"
+#include "device/link.h"
 #include "device/ptx/memory.cuh"
 #include "device/sync/wait.cuh"
 

@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "device/kernels/address.cuh"
-#include "device/program.h"
 #include "device/ptx/convert.cuh"
 #include "device/ptx/memory.cuh"
+#include "device/stamps.h"
 
 namespace unisono::device {
 

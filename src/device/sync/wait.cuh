@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "device/program.h"
+#include "device/common.h"
 #include "device/ptx/convert.cuh"
 #include "device/ptx/memory.cuh"
 

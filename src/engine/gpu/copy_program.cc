@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
-#include "device/program.h"
+#include "device/link.h"
 #include "plan/walk.h"
 
 namespace unisono::engine::gpu {

@@ -16,7 +16,8 @@
 #include <span>
 
 #include "algorithm/algorithm.h"
-#include "device/program.h"
+#include "device/all_pairs.h"
+#include "device/link.h"
 #include "engine/engine.h"
 #include "engine/gpu/copy_links.h"
 #include "engine/gpu/paths.h"

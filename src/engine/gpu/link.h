@@ -3,7 +3,7 @@
 
 #include <unisono/result.h>
 
-#include "device/program.h"
+#include "device/link.h"
 #include "sys/cuda/device.h"
 #include "transport/transport.h"
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "device/transfers.h"
 #include "engine/gpu/link.h"
 #include "engine/gpu/self_copies.h"
 #include "transport/nvlink/layout.h"

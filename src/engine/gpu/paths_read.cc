@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/try.h"
-#include "device/program.h"
+#include "device/all_pairs.h"
 #include "engine/gpu/paths.h"
 #include "engine/gpu/tma_bulk.h"
 

@@ -1,0 +1,65 @@
+// What every kernel is given: sizes, the arithmetic of a call, and where to tell of a failure.
+//
+// The host (src/engine/gpu) writes it and kernels read it, here and in the headers that include
+// this one; there are no pointers of either side's own. Sequence numbers live in device memory
+// (LinkCounters, BlockState), so that a launch which a CUDA graph replays goes on where the last
+// one stopped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace unisono::device {
+
+inline constexpr int threads_per_block = 512;
+inline constexpr std::size_t unit_bytes = 16;  // what one thread moves at once
+// LL: 4 bytes of data and 4 of flag in each word; a 16-byte store carries two words.
+inline constexpr std::size_t ll_unit_payload = 8;
+// LL128: 120 bytes of data and 8 of flag in each line.
+inline constexpr std::size_t ll128_line_bytes = 128;
+inline constexpr std::size_t ll128_line_payload = 120;
+inline constexpr std::size_t ll128_group_payload = 8 * ll128_line_payload;
+inline constexpr std::size_t ll128_group_bytes = 8 * ll128_line_bytes;
+
+// The arithmetic of a call: unisono::DataType, and what combines two elements.
+enum class Combine : std::uint8_t { sum, product, min, max };
+struct Arithmetic {
+  std::uint8_t type;
+  std::uint8_t combine;
+  std::uint8_t scales_input;  // pre_multiplied_sum: what is read from the input is scaled
+  std::uint8_t element_bytes;
+  std::int32_t divisor;  // average, in specialised kernels: of complete sums; 0: none
+  std::int64_t integer_factor;
+  double real_factor;
+};
+
+// A thread block's state, on cache lines of its own because the others poll it.
+struct alignas(128) BlockState {
+  std::uint64_t launches;  // of this program that are complete
+  std::uint64_t progress;  // (launch + 1) << 32 | steps complete, counted over tiles
+};
+
+// What a wait that was given up waited for; in host memory. `state` is stored last.
+struct Failure {
+  enum Kind : std::uint32_t { none, message, credit, dependency, destination };
+  enum Reason : std::uint32_t { timed_out = 1, aborted = 2 };
+  std::uint32_t state;  // 0: nothing; else a Reason
+  std::uint32_t kind;
+  std::int32_t rank;
+  std::int32_t peer;
+  std::int32_t channel;
+  std::int32_t block;
+  std::int32_t step;
+  std::int32_t tile;
+  std::uint64_t expected;
+  std::uint64_t got;
+};
+
+// Host memory that kernels and the host share, one for each communicator.
+struct Mailbox {
+  alignas(128) std::uint32_t stop;   // host to kernels: give up
+  alignas(128) std::uint32_t taken;  // the first wait that is given up takes the record below
+  Failure failure;
+};
+
+}  // namespace unisono::device
