@@ -15,11 +15,6 @@ CODE_SUFFIXES = CXX_SUFFIXES | {".py", ".pyi", ".cmake"}
 
 MAX_FUNCTION_LINES = 100
 
-# Files that may be longer, each with the reason.
-LONG_FILES: dict[str, str] = {
-    "src/device/kernels/tma_bulk_tiles.cuh": "one kernel's loop: its parts share registers",
-}
-
 # Variables that only the tests read; CONTRIBUTING.md says what they do.
 TEST_VARIABLES = {"UNISONO_TORCH_PYTHON", "UNISONO_UPDATE_GOLDEN", "UNISONO_EMULATED_FAILS"}
 
@@ -39,19 +34,15 @@ _SETTING_ROW = re.compile(r'SettingRow\{\s*Setting::(\w+),\s*"(UNISONO_\w+)"')
 
 
 def length_violations(root: Path) -> list[Violation]:
-    """Files that outgrew the limit, and exceptions that no longer need to be one."""
+    """Files that outgrew the limit."""
     found = []
     for path in text_files(root):
         name = str(path.relative_to(root))
         count = len(lines_of(path))
         limit = MAX_TEST_LINES if name.startswith("tests/") else MAX_LINES
         code = path.suffix in CODE_SUFFIXES or path.name == "CMakeLists.txt"
-        if code and count > limit and name not in LONG_FILES:
+        if code and count > limit:
             found.append(Violation(name, limit, f"{count} lines; split it (limit {limit})"))
-    for name in LONG_FILES:
-        path = root / name
-        if not path.exists() or len(lines_of(path)) <= MAX_LINES:
-            found.append(Violation(name, 1, "is short now; take it off the list of long files"))
     return found
 
 

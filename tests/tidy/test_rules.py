@@ -26,9 +26,8 @@ SETTINGS = 'constexpr std::array rows{SettingRow{Setting::log, "UNISONO_LOG", te
 
 
 @pytest.fixture
-def small_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def small_tree(tmp_path: Path) -> Path:
     """A tree that breaks no rule."""
-    monkeypatch.setattr(rules, "LONG_FILES", {})
     files = {
         "src/base/settings.cc": SETTINGS,
         "src/base/log.cc": 'auto level = settings().text(Setting::log); auto v = getenv("X");\n',
@@ -83,13 +82,6 @@ def test_a_clean_tree_passes(rule: Rule, small_tree: Path) -> None:
 def test_a_violation_is_found(rule: Rule, file: str, text: str, small_tree: Path) -> None:
     add(small_tree, file, text)
     assert len(rule(small_tree)) == 1
-
-
-def test_a_list_of_long_files_is_kept_short(
-    small_tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rules, "LONG_FILES", {"src/base/log.cc": "a reason"})
-    assert len(rules.length_violations(small_tree)) == 1
 
 
 def test_no_file_is_tracked_that_was_made() -> None:

@@ -6,7 +6,7 @@
 //   broadcast    but the root all load a segment each, and store it to one another
 //   reduce       the same of all inputs, and store the sum to the root; of two ranks both
 //   all-reduce, reduce-scatter   every rank a segment or block, of all inputs
-// Warps work alone (tma_bulk_tiles.cuh); blocks agree at the start on whether all reach what they
+// Warps work alone (tma_bulk_warp.cuh); blocks agree at the start on whether all reach what they
 // need (tma_bulk_block.cuh). If not, the call uses LL128 (ll128_all_pairs.cuh) instead.
 #pragma once
 
