@@ -19,7 +19,6 @@ inline constexpr int max_plain_ranks = 4;
 // or combined, and all-reduce in two, in which a segment is combined and then handed on. Slots of
 // their own, each with a part for every block and hop.
 enum class LlKind : std::uint8_t { take, combine, two_shot };
-inline constexpr int ll_kinds = 3;
 inline constexpr int all_pairs_max_ranks = 8;
 inline constexpr int ll_max_blocks = 64;
 inline constexpr std::size_t ll_slots = 2;

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "device/common.h"
+#include "device/all_pairs.h"
 #include "device/copy/local.cuh"
 #include "device/reduce/units.cuh"
 
@@ -80,5 +80,31 @@ struct PlainSums : PlainData<Format> {
   template <int units>
   __device__ static void divide(const Arithmetic&, uint4 (&)[units]) {}
 };
+
+template <DataKind kind>
+struct DataOfKind;
+template <>
+struct DataOfKind<DataKind::any> {
+  using Data = AnyData;
+};
+template <>
+struct DataOfKind<DataKind::plain> {
+  using Data = PlainData<Float32>;
+};
+template <>
+struct DataOfKind<DataKind::float16> {
+  using Data = PlainData<Float16>;
+};
+template <>
+struct DataOfKind<DataKind::bfloat16> {
+  using Data = PlainData<BFloat16>;
+};
+template <>
+struct DataOfKind<DataKind::float32> {
+  using Data = PlainData<Float32>;
+};
+// As a row of kernel_list.h says.
+template <DataKind kind>
+using DataOf = typename DataOfKind<kind>::Data;
 
 }  // namespace unisono::device

@@ -19,6 +19,7 @@
 
 #include "device/all_pairs.h"
 #include "device/copy/group.cuh"
+#include "device/kernel_list.h"
 #include "device/kernels/address.cuh"
 #include "device/kernels/data.cuh"
 #include "device/kernels/zero_copy.cuh"
@@ -309,24 +310,14 @@ __device__ __forceinline__ void run_ll128(const Ll128Launch& launch) {
 }  // namespace
 
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define UNISONO_LINES_KERNEL(name, most, data, posts)                       \
-  extern "C" __global__ void __launch_bounds__(ll128_threads, 1)            \
-      unisono_##name##_##most(const __grid_constant__ Ll128Launch launch) { \
-    run_ll128<most, data, posts>(launch);                                   \
+#define UNISONO_LL128_KERNEL(family, data, most, ...)                                  \
+  extern "C" __global__ void __launch_bounds__(ll128_threads, 1)                       \
+      unisono_##family##_##data##_##most(const __grid_constant__ Ll128Launch launch) { \
+    constexpr bool posts = KernelFamily::family == KernelFamily::zero_copy;            \
+    run_ll128<most, DataOf<DataKind::data>, posts>(launch);                            \
   }
 // NOLINTEND(bugprone-macro-parentheses)
-UNISONO_LINES_KERNEL(ll128_any, 2, AnyData, false)
-UNISONO_LINES_KERNEL(ll128_any, 4, AnyData, false)
-UNISONO_LINES_KERNEL(ll128_any, 8, AnyData, false)
-UNISONO_LINES_KERNEL(ll128_float16, 2, PlainData<Float16>, false)
-UNISONO_LINES_KERNEL(ll128_float16, 4, PlainData<Float16>, false)
-UNISONO_LINES_KERNEL(ll128_bfloat16, 2, PlainData<BFloat16>, false)
-UNISONO_LINES_KERNEL(ll128_bfloat16, 4, PlainData<BFloat16>, false)
-UNISONO_LINES_KERNEL(ll128_float32, 2, PlainData<Float32>, false)
-UNISONO_LINES_KERNEL(ll128_float32, 4, PlainData<Float32>, false)
-UNISONO_LINES_KERNEL(zero_copy_any, 2, AnyData, true)
-UNISONO_LINES_KERNEL(zero_copy_any, 4, AnyData, true)
-UNISONO_LINES_KERNEL(zero_copy_any, 8, AnyData, true)
-#undef UNISONO_LINES_KERNEL
+UNISONO_LL128_KERNELS(UNISONO_LL128_KERNEL)
+#undef UNISONO_LL128_KERNEL
 
 }  // namespace unisono::device

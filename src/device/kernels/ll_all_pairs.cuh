@@ -17,6 +17,7 @@
 
 #include "device/all_pairs.h"
 #include "device/copy/local.cuh"
+#include "device/kernel_list.h"
 #include "device/kernels/address.cuh"
 #include "device/kernels/data.cuh"
 #include "device/ptx/grid.cuh"
@@ -272,31 +273,13 @@ __device__ __forceinline__ void run_ll(const LlLaunch& launch) {
 }  // namespace
 
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define UNISONO_DIRECT_KERNEL(kind, most, name, data)                                \
-  extern "C" __global__ void __launch_bounds__(threads_per_block, 1)                 \
-      unisono_ll_##kind##_##name##_##most(const __grid_constant__ LlLaunch launch) { \
-    run_ll<LlKind::kind, most, data>(launch);                                        \
+#define UNISONO_LL_KERNEL(family, data, most, ...)                                  \
+  extern "C" __global__ void __launch_bounds__(threads_per_block, 1)                \
+      unisono_##family##_##data##_##most(const __grid_constant__ LlLaunch launch) { \
+    run_ll<ll_kind(KernelFamily::family), most, DataOf<DataKind::data>>(launch);    \
   }
 // NOLINTEND(bugprone-macro-parentheses)
-UNISONO_DIRECT_KERNEL(take, 2, any, AnyData)
-UNISONO_DIRECT_KERNEL(take, 4, any, AnyData)
-UNISONO_DIRECT_KERNEL(take, 8, any, AnyData)
-UNISONO_DIRECT_KERNEL(take, 2, plain, PlainData<Float32>)
-UNISONO_DIRECT_KERNEL(take, 4, plain, PlainData<Float32>)
-UNISONO_DIRECT_KERNEL(combine, 2, any, AnyData)
-UNISONO_DIRECT_KERNEL(combine, 4, any, AnyData)
-UNISONO_DIRECT_KERNEL(combine, 8, any, AnyData)
-UNISONO_DIRECT_KERNEL(combine, 2, float16, PlainData<Float16>)
-UNISONO_DIRECT_KERNEL(combine, 4, float16, PlainData<Float16>)
-UNISONO_DIRECT_KERNEL(combine, 2, bfloat16, PlainData<BFloat16>)
-UNISONO_DIRECT_KERNEL(combine, 4, bfloat16, PlainData<BFloat16>)
-UNISONO_DIRECT_KERNEL(combine, 2, float32, PlainData<Float32>)
-UNISONO_DIRECT_KERNEL(combine, 4, float32, PlainData<Float32>)
-UNISONO_DIRECT_KERNEL(two_shot, 4, any, AnyData)
-UNISONO_DIRECT_KERNEL(two_shot, 8, any, AnyData)
-UNISONO_DIRECT_KERNEL(two_shot, 4, float16, PlainData<Float16>)
-UNISONO_DIRECT_KERNEL(two_shot, 4, bfloat16, PlainData<BFloat16>)
-UNISONO_DIRECT_KERNEL(two_shot, 4, float32, PlainData<Float32>)
-#undef UNISONO_DIRECT_KERNEL
+UNISONO_LL_KERNELS(UNISONO_LL_KERNEL)
+#undef UNISONO_LL_KERNEL
 
 }  // namespace unisono::device

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "device/all_pairs.h"
+#include "device/kernel_list.h"
 #include "device/kernels/address.cuh"
 #include "device/kernels/ll128_all_pairs.cuh"
 #include "device/kernels/tma_bulk_block.cuh"
@@ -102,19 +103,13 @@ __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
 }  // namespace
 
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define UNISONO_BULK_KERNEL(name, most, data)                                   \
-  extern "C" __global__ void __launch_bounds__(ll128_threads, 1)                \
-      unisono_bulk_##name##_##most(const __grid_constant__ BulkLaunch launch) { \
-    run_bulk<most, data>(launch);                                               \
+#define UNISONO_BULK_KERNEL(family, data, most, ...)                                  \
+  extern "C" __global__ void __launch_bounds__(ll128_threads, 1)                      \
+      unisono_##family##_##data##_##most(const __grid_constant__ BulkLaunch launch) { \
+    run_bulk<most, DataOf<DataKind::data>>(launch);                                   \
   }
 // NOLINTEND(bugprone-macro-parentheses)
-UNISONO_BULK_KERNEL(any, 2, AnyData)
-UNISONO_BULK_KERNEL(any, 4, AnyData)
-UNISONO_BULK_KERNEL(any, 8, AnyData)
-UNISONO_BULK_KERNEL(float16, 2, PlainData<Float16>)
-UNISONO_BULK_KERNEL(bfloat16, 2, PlainData<BFloat16>)
-UNISONO_BULK_KERNEL(float32, 2, PlainData<Float32>)
-UNISONO_BULK_KERNEL(float32, 4, PlainData<Float32>)
+UNISONO_BULK_KERNELS(UNISONO_BULK_KERNEL)
 #undef UNISONO_BULK_KERNEL
 
 }  // namespace unisono::device

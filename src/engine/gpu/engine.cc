@@ -1,12 +1,8 @@
-#include <array>
 #include <atomic>
 #include <bit>
-#include <string>
-#include <vector>
 
 #include "base/error.h"
 #include "base/settings.h"
-#include "base/str.h"
 #include "base/try.h"
 #include "device/image.h"
 #include "engine/gpu/execution.h"
@@ -31,10 +27,6 @@ trace::Waiting::Kind kind_of(std::uint32_t kind) {
       return trace::Waiting::Kind::nothing;
   }
 }
-
-// How the name of a kernel for it ends.
-constexpr std::array<std::string_view, device::data_kinds> data_names{"any", "plain", "float16",
-                                                                      "bfloat16", "float32"};
 
 }  // namespace
 
@@ -91,52 +83,21 @@ Result<std::unique_ptr<Engine>> Engine::make(const std::shared_ptr<const Device>
   UNISONO_ASSIGN(engine->copy_links_, CopyLinks::make(device, options.copies));
   const sys::cuda::Current current(*device);
   int blocks_per_sm = 0;
-  UNISONO_TRY(
-      device->check(device->driver().occupancy(&blocks_per_sm, engine->interpret_.function(),
-                                               device::threads_per_block, 0),
-                    "asking for the occupancy"));
+  UNISONO_TRY(device->check(
+      device->driver().occupancy(&blocks_per_sm, engine->interpret(/*has_tokens=*/false).function(),
+                                 device::threads_per_block, 0),
+      "asking for the occupancy"));
   engine->max_blocks_ = blocks_per_sm * device->sms();
   return engine;
 }
 
 Status Engine::find_kernels(bool waits_by_itself) {
-  struct Named {
-    sys::cuda::Kernel& kernel;
-    std::string name;
-  };
-  std::vector<Named> wanted{{interpret_, "unisono_interpret"},
-                            {interpret_tokens_, "unisono_interpret_tokens"},
-                            {divide_, "unisono_divide"},
-                            {messages_, "unisono_messages"},
-                            {small_messages_, "unisono_messages_small"},
-                            {ll128_messages_, "unisono_ll128_messages"}};
-  constexpr std::array<int, 3> ranks{2, 4, 8};
-  for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const auto add = [&](ByData& kernels, std::string_view name,
-                         std::initializer_list<device::DataKind> kinds) {
-      for (const device::DataKind kind : kinds) {
-        if (kind != device::DataKind::any && ranks[i] > device::max_plain_ranks) continue;
-        const auto at = static_cast<std::size_t>(kind);
-        wanted.push_back(
-            {kernels.kernels[at][i], str("unisono_", name, "_", data_names[at], "_", ranks[i])});
-      }
-    };
-    using enum device::DataKind;
-    add(ll_[0], "ll_take", {any, plain});
-    add(ll_[1], "ll_combine", {any, float16, bfloat16, float32});
-    if (ranks[i] > 2) add(ll_[2], "ll_two_shot", {any, float16, bfloat16, float32});
-    add(ll128_, "ll128", {any, float16, bfloat16, float32});
-    add(zero_copy_, "zero_copy", {any});
-    add(bulk_, "bulk", {any, float32});
-    // By default only two ranks use TMA bulk copies for sums.
-    if (ranks[i] == 2) add(bulk_, "bulk", {float16, bfloat16});
+  for (const device::KernelRow& row : device::kernel_rows) {
+    sys::cuda::Kernel& kernel = kernels_[place_of(row.family, row.data, row.ranks)];
+    UNISONO_ASSIGN(kernel, module_.kernel(row.name, waits_by_itself));
+    if (row.family == device::KernelFamily::bulk && kernel.is_for_hopper())
+      UNISONO_TRY(kernel.take_shared_memory(device::bulk_shared_bytes));
   }
-  for (const Named& one : wanted) {
-    UNISONO_ASSIGN(one.kernel, module_.kernel(one.name.c_str(), waits_by_itself));
-  }
-  for (auto& of_data : bulk_.kernels)
-    for (sys::cuda::Kernel& bulk : of_data)
-      if (bulk.is_for_hopper()) UNISONO_TRY(bulk.take_shared_memory(device::bulk_shared_bytes));
   return {};
 }
 

@@ -350,8 +350,9 @@ Status GpuExecution::launch_divide() {
       std::min<std::int64_t>(wanted, most_blocks(arguments_, 2 * engine.device().sms())));
   void* parameters[] = {&launch};
   const auto result =
-      engine.divide().launch(blocks, device::threads_per_block,
-                             static_cast<sys::cuda::StreamHandle*>(arguments_.stream), parameters);
+      engine.kernel(device::KernelFamily::divide)
+          .launch(blocks, device::threads_per_block,
+                  static_cast<sys::cuda::StreamHandle*>(arguments_.stream), parameters);
   return engine.device().check(result, "launching the division of an average");
 }
 

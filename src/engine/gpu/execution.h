@@ -11,12 +11,14 @@
 #include <unisono/types.h>
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include "algorithm/algorithm.h"
 #include "device/all_pairs.h"
+#include "device/kernel_list.h"
 #include "device/link.h"
 #include "engine/engine.h"
 #include "engine/gpu/copy_links.h"
@@ -71,29 +73,32 @@ class Engine {
   // the first call.
   const Paths& paths() const { return paths_; }
   void use(Paths paths) { paths_ = std::move(paths); }
+  // Without a function where kernel_list.h has no such row.
+  const sys::cuda::Kernel& kernel(device::KernelFamily family,
+                                  device::DataKind data = device::DataKind::any,
+                                  int ranks = 0) const {
+    return kernels_[place_of(family, data, ranks)];
+  }
   const sys::cuda::Kernel& interpret(bool has_tokens) const {
-    return has_tokens ? interpret_tokens_ : interpret_;
+    return kernel(has_tokens ? device::KernelFamily::interpret_tokens
+                             : device::KernelFamily::interpret);
   }
   // The kernel in device/kernels/ll_all_pairs.cuh for so many ranks.
-  const sys::cuda::Kernel& direct(device::LlKind kind, device::DataKind data, int ranks) const {
-    return ll_[static_cast<std::size_t>(kind)].of(data, ranks);
+  const sys::cuda::Kernel& ll(device::LlKind kind, device::DataKind data, int ranks) const {
+    return kernel(device::ll_family(kind), data, ranks);
   }
   // The one in device/kernels/ll128_all_pairs.cuh.
-  const sys::cuda::Kernel& lines(device::DataKind data, int ranks) const {
-    return ll128_.of(moved_as(data), ranks);
+  const sys::cuda::Kernel& ll128(device::DataKind data, int ranks) const {
+    return kernel(device::KernelFamily::ll128, moved_as(data), ranks);
   }
   const sys::cuda::Kernel& zero_copy(int ranks) const {
-    return zero_copy_.of(device::DataKind::any, ranks);
+    return kernel(device::KernelFamily::zero_copy, device::DataKind::any, ranks);
   }
   // The one in device/kernels/tma_bulk.cuh. A kernel without shared memory makes no bulk copies.
   const sys::cuda::Kernel& bulk(device::DataKind data, int ranks) const {
-    return bulk_.of(moved_as(data), ranks);
+    return kernel(device::KernelFamily::bulk, moved_as(data), ranks);
   }
   bool copies_by_tma() const { return bulk(device::DataKind::any, 2).shared_bytes() > 0; }
-  const sys::cuda::Kernel& divide() const { return divide_; }
-  const sys::cuda::Kernel& messages() const { return messages_; }
-  const sys::cuda::Kernel& small_messages() const { return small_messages_; }
-  const sys::cuda::Kernel& ll128_messages() const { return ll128_messages_; }
   std::uint64_t mailbox_address() const { return mailbox_memory_.address(); }
   // In device memory: set once messages were given up.
   std::uint64_t stopped_address() const { return stopped_memory_.address(); }
@@ -123,6 +128,13 @@ class Engine {
   static device::DataKind moved_as(device::DataKind data) {
     return data == device::DataKind::plain ? device::DataKind::float32 : data;
   }
+  // In kernels_: of each family the kernels by kind of data, and for up to 2, 4 and 8 ranks.
+  static constexpr std::size_t place_of(device::KernelFamily family, device::DataKind data,
+                                        int ranks) {
+    const std::size_t at =
+        static_cast<std::size_t>(family) * device::data_kinds + static_cast<std::size_t>(data);
+    return at * 3 + (ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2);
+  }
   Status find_kernels(bool waits_by_itself);
   device::Mailbox& mailbox() const {
     return *reinterpret_cast<device::Mailbox*>(mailbox_memory_.data());
@@ -136,23 +148,8 @@ class Engine {
   std::unique_ptr<CopyLinks> copy_links_;
   sys::cuda::Memory stopped_memory_;
   sys::cuda::Memory stamp_board_;
-  sys::cuda::Kernel interpret_;
-  sys::cuda::Kernel interpret_tokens_;
-  // By kind of data and for up to 2, 4 and 8 ranks.
-  struct ByData {
-    sys::cuda::Kernel kernels[device::data_kinds][3];
-    const sys::cuda::Kernel& of(device::DataKind data, int ranks) const {
-      return kernels[static_cast<std::size_t>(data)][ranks <= 2 ? 0 : ranks <= 4 ? 1 : 2];
-    }
-  };
-  ByData ll_[device::ll_kinds];
-  ByData ll128_;
-  ByData zero_copy_;
-  ByData bulk_;
-  sys::cuda::Kernel divide_;
-  sys::cuda::Kernel messages_;
-  sys::cuda::Kernel small_messages_;
-  sys::cuda::Kernel ll128_messages_;
+  std::array<sys::cuda::Kernel, std::size_t{device::kernel_families} * device::data_kinds * 3>
+      kernels_;
   int max_blocks_ = 0;
 };
 

@@ -204,7 +204,7 @@ void Ll128AllPairs::prepare(Resources& resources, const Arguments& arguments,
   launch.spreads = collective_ != Collective::gather && blocks >= ranks_ - 1;
   threads_ = static_cast<unsigned>(32 * warps);
   kernel_ = path == Path::zero_copy ? &engine.zero_copy(ranks_)
-                                    : &engine.lines(kind_of_data(launch), ranks_);
+                                    : &engine.ll128(kind_of_data(launch), ranks_);
 }
 
 Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,

@@ -147,7 +147,7 @@ void LlAllPairs::prepare(const Engine& engine, const Arguments& arguments,
     all |= peer.source | peer.destination | static_cast<std::uint64_t>(peer.bytes);
   const device::DataKind data =
       data_kind(all, device::ll_unit_payload, ranks_, kind_ != LlKind::take, arithmetic);
-  kernel_ = &engine.direct(kind_, data, ranks_);
+  kernel_ = &engine.ll(kind_, data, ranks_);
 }
 
 Status LlAllPairs::launch(Resources& resources, const Arguments& arguments,

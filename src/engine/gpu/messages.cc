@@ -199,8 +199,9 @@ Status Messages::launch(sys::cuda::StreamHandle* stream) const {
   UNISONO_TRY(resources_.make_room(stream, blocks));
   if (fits_in_ll128()) return launch_ll128(stream);
   if (transfers_ <= device::small_launch_transfers)
-    return launch_any<device::small_launch_transfers>(engine.small_messages(), stream);
-  return launch_any<device::max_transfers>(engine.messages(), stream);
+    return launch_any<device::small_launch_transfers>(
+        engine.kernel(device::KernelFamily::messages_small), stream);
+  return launch_any<device::max_transfers>(engine.kernel(device::KernelFamily::messages), stream);
 }
 
 Status Messages::launch_ll128(sys::cuda::StreamHandle* stream) const {
@@ -231,10 +232,11 @@ Status Messages::launch_ll128(sys::cuda::StreamHandle* stream) const {
   launch.timeout_ns = arguments_.timeout_ns;
   launch.stamp = resources_.stamp();
   void* parameters[] = {&launch};
-  return engine.device().check(engine.ll128_messages().launch(
-                                   static_cast<unsigned>(blocks),
-                                   static_cast<unsigned>(32 * warps_of_block), stream, parameters),
-                               "launching messages");
+  return engine.device().check(
+      engine.kernel(device::KernelFamily::ll128_messages)
+          .launch(static_cast<unsigned>(blocks), static_cast<unsigned>(32 * warps_of_block), stream,
+                  parameters),
+      "launching messages");
 }
 
 template <int most>
