@@ -74,5 +74,5 @@ endif()
 unisono_kernels("${UNISONO_KERNELS}" "${kernel_resources}"
   "${PROJECT_SOURCE_DIR}/src/device/kernels/kernels.cu" "${image_source}"
   UNISONO_KERNEL_IMAGE ${kernel_sources}
-  "${PROJECT_SOURCE_DIR}/src/plan/chunk_layout.h")
+  "${PROJECT_SOURCE_DIR}/src/plan/chunk_layout.h" "${PROJECT_SOURCE_DIR}/include/unisono/types.h")
 add_custom_target(unisono_kernels DEPENDS "${UNISONO_KERNELS}")

@@ -13,6 +13,8 @@
 // message stores it there, and needs no slot; the one that receives it finds it in place.
 #pragma once
 
+#include <unisono/types.h>
+
 #include <cstdint>
 
 #include "device/copy/move.cuh"
@@ -28,8 +30,7 @@
 namespace unisono::device {
 namespace {
 
-// The enumerators of unisono::Protocol and plan::Buffer, by value.
-enum class Protocol : std::uint8_t { simple, ll, ll128 };
+// The enumerators of plan::Buffer, by value.
 constexpr int input_buffer = 0;
 constexpr int output_buffer = 1;
 

@@ -4,6 +4,8 @@
 // all.
 #pragma once
 
+#include <unisono/types.h>
+
 #include <cstdint>
 #include <type_traits>
 
@@ -13,23 +15,7 @@
 
 namespace unisono::device {
 
-// The enumerators of unisono::DataType, by value.
-enum class Type : std::uint8_t {
-  int8,
-  uint8,
-  int16,
-  uint16,
-  int32,
-  uint32,
-  int64,
-  uint64,
-  float16,
-  bfloat16,
-  float8_e4m3,
-  float8_e5m2,
-  float32,
-  float64,
-};
+using Type = DataType;
 
 template <class T>
 union Elements {
