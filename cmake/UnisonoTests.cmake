@@ -101,6 +101,7 @@ if(TARGET device_arithmetic_test)
     "SHELL:-iquote ${PROJECT_SOURCE_DIR}/tests/emulated_gpu")
 endif()
 
+include(UnisonoEmulatedDriver)
 if(UNISONO_KERNELS AND NOT UNISONO_SANITIZE)
   include(UnisonoEmulatedGpu)
 endif()

@@ -302,13 +302,9 @@ DriverResult cuLaunchKernelEx(const LaunchConfiguration* configuration, Function
   // As a device whose memory has failed.
   const char* const fails = std::getenv("UNISONO_EMULATED_FAILS");
   if (fails != nullptr && access(fails, F_OK) == 0) return launch_failed;
-  const auto kernel = reinterpret_cast<Call (*)(void**)>(function);
+  const auto start = reinterpret_cast<Launcher>(function);
   as_stream(configuration->stream)
-      .add([call = kernel(parameters), blocks = configuration->grid[0],
-            threads = configuration->block[0]]() -> Attempt {
-        auto launched = std::make_shared<Kernel>(blocks, threads, call);
-        return [launched](Random& random) { return launched->step(random); };
-      });
+      .add(start(configuration->grid[0], configuration->block[0], parameters));
   return driver_success;
 }
 

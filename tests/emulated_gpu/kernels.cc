@@ -21,18 +21,21 @@ template <class Parameters>
 Parameters parameters_of(void (*)(Parameters));
 
 template <auto kernel>
-Call call(void** parameters) {
+Operation start(unsigned blocks, unsigned threads, void** parameters) {
   using Parameters = decltype(parameters_of(kernel));
-  return [launch = *static_cast<const Parameters*>(parameters[0])] { kernel(launch); };
+  return [=, given = *static_cast<const Parameters*>(parameters[0])]() -> Attempt {
+    auto launched = std::make_shared<Kernel>(blocks, threads, [given] { kernel(given); });
+    return [launched](Random& random) { return launched->step(random); };
+  };
 }
 
-#define UNISONO_GENERAL(family, ...) {"unisono_" #family, &call<unisono_##family>},
+#define UNISONO_GENERAL(family, ...) {"unisono_" #family, &start<unisono_##family>},
 #define UNISONO_SPECIALISED(family, data, ranks, ...) UNISONO_GENERAL(family##_##data##_##ranks)
 
 }  // namespace
 
-const std::map<std::string_view, Call (*)(void**)>& kernels() {
-  static const std::map<std::string_view, Call (*)(void**)> all{
+const std::map<std::string_view, Launcher>& kernels() {
+  static const std::map<std::string_view, Launcher> all{
       UNISONO_KERNELS(UNISONO_GENERAL, UNISONO_SPECIALISED)};
   return all;
 }

@@ -1,16 +1,15 @@
 // Kernels by name, for the emulated driver.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string_view>
 
+#include "scheduler.h"
+
 namespace unisono::emulated {
 
-// What each thread does.
-using Call = std::function<void()>;
-
-// With the parameters of a launch, which are copied.
-const std::map<std::string_view, Call (*)(void** parameters)>& kernels();
+// What a stream does for one launch. The parameters are copied.
+using Launcher = Operation (*)(unsigned blocks, unsigned threads, void** parameters);
+const std::map<std::string_view, Launcher>& kernels();
 
 }  // namespace unisono::emulated

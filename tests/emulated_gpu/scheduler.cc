@@ -1,6 +1,7 @@
 #include "scheduler.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/file.h>
 #include <unistd.h>
 
@@ -49,9 +50,13 @@ Operation at_once(std::function<void()> action) {
   };
 }
 
-// Never destroyed: its thread runs until the process ends.
+// Never destroyed: its thread runs until the process ends. A forked process has none of its
+// parent's threads, and so a scheduler of its own.
 Scheduler& scheduler() {
-  static auto* const only = new Scheduler;
+  static Scheduler* only = [] {
+    pthread_atfork(nullptr, nullptr, [] { only = new Scheduler; });
+    return new Scheduler;
+  }();
   return *only;
 }
 
