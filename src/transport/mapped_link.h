@@ -21,10 +21,12 @@ struct HostLink {
   std::atomic<std::uint64_t>* signals = nullptr;
 };
 
-// In the memory of GPUs: this end's own region and signals, known at once, and the peer's. Beside
-// them, of each end, host_bytes in memory of the host, zeroed at first, which both processes load
-// and store.
+// In the memory of GPUs: this end's own region and signals, known at once, and the peer's. All are
+// aligned to `alignment`, zeroed at first, and taken whole when the connection is made. Of each end
+// there are also host_bytes in memory of the host, zeroed at first, which both processes load and
+// store.
 struct DeviceLink {
+  static constexpr std::size_t alignment = 256;
   static constexpr std::size_t host_bytes = 2048;
 
   sys::cuda::DeviceAddress region = 0;

@@ -60,6 +60,11 @@ Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours) 
                     "; set the same slot settings on all ranks");
 }
 
+Error peer_left(int peer) {
+  return peer_error(peer, "rank ", peer,
+                    " left the communicator while this rank still waits for it");
+}
+
 Key derive_connection_key(const Key& job_key, std::string_view purpose, const ConnectionKey& key,
                           int low_rank, int high_rank) {
   WireWriter context;

@@ -26,6 +26,9 @@ Status check_put_to(const Geometry& geometry, int peer, const RemoteMemory& memo
 // The two ends of a connection were given different geometries.
 Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours);
 
+// The peer has closed its end while this one waits for it: see Connection::check_peer().
+Error peer_left(int peer);
+
 // The key for one purpose of one connection, of all that derive from the job's.
 Key derive_connection_key(const Key& job_key, std::string_view purpose, const ConnectionKey& key,
                           int low_rank, int high_rank);

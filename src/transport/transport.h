@@ -58,7 +58,8 @@ struct ConnectionKey {
 
 // Per direction; the same at both ends.
 struct Geometry {
-  std::size_t region_bytes = 0;  // address space; memory is committed as it is touched
+  // Address space: memory is committed as it is touched, but a GPU's at once.
+  std::size_t region_bytes = 0;
   int signals = 0;
   std::uint64_t layout = 0;  // a fingerprint of what the user of the region lays out in it
   bool operator==(const Geometry&) const = default;

@@ -8,17 +8,20 @@ namespace {
 
 class Exposed : public testing::TestWithParam<Factory> {
  protected:
-  // Two ends, or none where the transport's puts reach regions only.
   static std::unique_ptr<Pair> joined(Job& job, const ConnectionKey& key = {}) {
-    auto pair = std::make_unique<Pair>(job, Geometry{.region_bytes = 1 << 16, .signals = 2}, key);
-    return pair->a->puts_in_place() ? std::move(pair) : nullptr;
+    return std::make_unique<Pair>(job, Geometry{.region_bytes = 1 << 16, .signals = 2}, key);
   }
 };
-INSTANTIATE_TEST_SUITE_P(All, Exposed, testing::ValuesIn(factories_inside_a_process()),
+INSTANTIATE_TEST_SUITE_P(All, Exposed,
+                         testing::ValuesIn(factories_with(&Factory::inside_a_process,
+                                                          &Factory::puts_in_place)),
+                         factory_name);
+
+class Exposing : public testing::TestWithParam<Factory> {};
+INSTANTIATE_TEST_SUITE_P(All, Exposing, testing::ValuesIn(factories_inside_a_process()),
                          factory_name);
 
 constexpr std::uint64_t seed = 20261125;
-constexpr const char* regions_only = "this transport's puts reach regions only";
 
 // An error of either end, as both look and `step` goes on.
 template <class Step>
@@ -37,10 +40,11 @@ Status try_once(Connection& connection, const RemoteMemory& memory, std::size_t 
   return {};
 }
 
-TEST_P(Exposed, WhereRegionsAloneAreReachedItSaysSo) {
+TEST_P(Exposing, WhereRegionsAloneAreReachedItSaysSo) {
   Job job(GetParam(), 2);
   Pair pair(job, {.region_bytes = 64, .signals = 1});
-  EXPECT_EQ(pair.a->puts_in_place(), pair.b->puts_in_place());
+  for (Connection* end : {pair.a.get(), pair.b.get()})
+    EXPECT_EQ(end->puts_in_place(), GetParam().puts_in_place);
   std::vector<std::byte> memory(64);
   const RemoteMemory exposed = must_expose(*pair.b, memory);
   EXPECT_EQ(exposed.key != 0, pair.a->puts_in_place());
@@ -55,7 +59,6 @@ TEST_P(Exposed, BytesLandAtTheirPlaceAndNowhereElse) {
   constexpr std::size_t bytes = 700'001, margin = 100;
   Job job(GetParam(), 2);
   auto pair = joined(job);
-  if (!pair) GTEST_SKIP() << regions_only;
   std::vector<std::byte> memory(bytes + 2 * margin, std::byte{0xa5});
   auto expected = memory;
   const RemoteMemory exposed = must_expose(*pair->b, std::span(memory).subspan(margin, bytes));
@@ -67,7 +70,7 @@ TEST_P(Exposed, BytesLandAtTheirPlaceAndNowhereElse) {
     std::memcpy(expected.data() + margin + offset, source.data(), part);
     ASSERT_TRUE(eventually([&] {
       EXPECT_TRUE(progress_all({pair->a.get(), pair->b.get()}).ok());
-      return pair->b->signals()[0].load(std::memory_order_acquire) == round;
+      return signals_of(*pair->b)[0].load(std::memory_order_acquire) == round;
     }));
     ASSERT_EQ(memory, expected) << round;
   }
@@ -79,7 +82,6 @@ TEST_P(Exposed, ASignalIsSeenAfterTheBytesInEveryMemory) {
   constexpr std::uint64_t rounds = 60;
   Job job(GetParam(), 2);
   auto pair = joined(job);
-  if (!pair) GTEST_SKIP() << regions_only;
   std::array<std::vector<std::byte>, 2> memory;
   std::array<RemoteMemory, 2> exposed;
   for (std::size_t i = 0; i < 2; ++i) {
@@ -111,7 +113,7 @@ TEST_P(Exposed, ASignalIsSeenAfterTheBytesInEveryMemory) {
     EXPECT_TRUE(wait_for_signal(*pair->b, 0, round));
     for (std::size_t i = 0; i < puts; ++i) {
       const std::byte* there =
-          i % 3 == 2 ? pair->b->region() + i * 300 : memory[i % 3].data() + i * stride;
+          i % 3 == 2 ? region_of(*pair->b) + i * 300 : memory[i % 3].data() + i * stride;
       EXPECT_TRUE(equal_bytes(there, content.data() + i * stride, bytes_of(i)))
           << "put " << i << " of round " << round;
     }
@@ -126,7 +128,6 @@ TEST_P(Exposed, APutLeavesItsSourceWhenItIsComplete) {
   constexpr std::size_t bytes = 3'000'001;
   Job job(GetParam(), 2);
   auto pair = joined(job);
-  if (!pair) GTEST_SKIP() << regions_only;
   std::vector<std::byte> memory(bytes);
   const RemoteMemory exposed = must_expose(*pair->b, memory);
   const auto original = random_bytes(random, bytes);
@@ -144,7 +145,6 @@ TEST_P(Exposed, ManyWaitingPutsAllComeThrough) {
   constexpr std::size_t count = 3'000, stride = 301;
   Job job(GetParam(), 2);
   auto pair = joined(job);
-  if (!pair) GTEST_SKIP() << regions_only;
   std::vector<std::byte> memory(count * stride);
   const RemoteMemory exposed = must_expose(*pair->b, memory);
   const auto source = random_bytes(random, count * stride);
@@ -170,7 +170,6 @@ TEST_P(Exposed, NothingLandsAfterWithdrawal) {
   for (int round = 0; round < 4; ++round) {
     Job job(GetParam(), 2);
     auto pair = joined(job);
-    if (!pair) GTEST_SKIP() << regions_only;
     std::vector<std::byte> memory(bytes);
     const RemoteMemory exposed = must_expose(*pair->b, memory);
     std::atomic<bool> done{false};
@@ -202,7 +201,6 @@ TEST_P(Exposed, MemoryMayBeFreedAfterAbort) {
   for (const bool destroys : {false, true}) {
     Job job(GetParam(), 2);
     auto pair = joined(job);
-    if (!pair) GTEST_SKIP() << regions_only;
     auto memory = std::make_unique<std::vector<std::byte>>(bytes);
     const RemoteMemory exposed = must_expose(*pair->b, *memory);
     std::atomic<bool> done{false};
@@ -233,7 +231,6 @@ TEST_P(Exposed, OtherKeysChangeNothingAndAreErrors) {
   for (const int kind : {0, 1, 2, 3}) {
     Job job(GetParam(), 2);
     auto pair = joined(job);
-    if (!pair) GTEST_SKIP() << regions_only;
     auto other = joined(job, {.communicator = 0, .epoch = kind == 3 ? 1U : 0U, .channel = 9});
     std::vector<std::byte> memory(100), own(100);
     RemoteMemory wrong = must_expose(kind < 2 ? *pair->b : *other->b, memory);
@@ -245,7 +242,7 @@ TEST_P(Exposed, OtherKeysChangeNothingAndAreErrors) {
         either_error(*pair, [&] { return try_once(*pair->a, wrong, 10, source, {0, 1}); });
     EXPECT_EQ(told.kind, ErrorKind::peer) << told.describe();
     EXPECT_NE(told.message.find("does not expose to it"), std::string::npos) << told.describe();
-    EXPECT_EQ(pair->b->signals()[0].load(), 0u);
+    EXPECT_EQ(signals_of(*pair->b)[0].load(), 0u);
     EXPECT_EQ(std::ranges::count(memory, std::byte{0}), 100) << kind;
     EXPECT_EQ(std::ranges::count(own, std::byte{0}), 100) << kind;
   }
@@ -259,14 +256,13 @@ TEST_P(Exposed, PutsEndAtTheLastByte) {
                            Place{~std::size_t{0}, 1}, Place{~std::size_t{0} - 4, 10}}) {
     Job job(GetParam(), 2);
     auto pair = joined(job);
-    if (!pair) GTEST_SKIP() << regions_only;
     std::vector<std::byte> memory(1101);
     const RemoteMemory exposed = must_expose(*pair->b, std::span(memory).subspan(50, 1001));
     const std::vector<std::byte> source(1002, std::byte{0x5a});
     ASSERT_TRUE(put_to(*pair->a, exposed, 1000, source.data(), 1, {0, 1}));
     ASSERT_TRUE(eventually([&] {
       EXPECT_TRUE(progress_all({pair->a.get(), pair->b.get()}).ok());
-      return pair->b->signals()[0].load(std::memory_order_acquire) == 1;
+      return signals_of(*pair->b)[0].load(std::memory_order_acquire) == 1;
     }));
     EXPECT_EQ(memory[1050], std::byte{0x5a});
     memory[1050] = std::byte{0};
@@ -275,7 +271,7 @@ TEST_P(Exposed, PutsEndAtTheLastByte) {
     });
     EXPECT_EQ(told.kind, ErrorKind::peer) << told.describe();
     EXPECT_NE(told.message.find("which has 1001 bytes"), std::string::npos) << told.describe();
-    EXPECT_EQ(pair->b->signals()[0].load(), 1u);
+    EXPECT_EQ(signals_of(*pair->b)[0].load(), 1u);
     EXPECT_EQ(std::ranges::count(memory, std::byte{0}), 1101);
   }
 }
@@ -283,7 +279,6 @@ TEST_P(Exposed, PutsEndAtTheLastByte) {
 TEST_P(Exposed, ThereIsABoundAndWithdrawalMakesRoom) {
   Job job(GetParam(), 2);
   auto pair = joined(job);
-  if (!pair) GTEST_SKIP() << regions_only;
   std::vector<std::byte> memory(100);
   std::vector<RemoteMemory> exposed;
   for (std::size_t i = 0; i < Connection::most_exposed; ++i)
@@ -298,7 +293,7 @@ TEST_P(Exposed, ThereIsABoundAndWithdrawalMakesRoom) {
   ASSERT_TRUE(put_to(*pair->a, again, 0, source.data(), 100, {0, 1}));
   ASSERT_TRUE(eventually([&] {
     EXPECT_TRUE(progress_all({pair->a.get(), pair->b.get()}).ok());
-    return pair->b->signals()[0].load(std::memory_order_acquire) == 1;
+    return signals_of(*pair->b)[0].load(std::memory_order_acquire) == 1;
   }));
   EXPECT_EQ(memory, source);
 }

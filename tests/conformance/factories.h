@@ -1,4 +1,4 @@
-// The transports under test. Included once by each test program that uses harness.h.
+// The transports under test whose regions lie in the host's memory.
 #pragma once
 
 #include "conformance/emulated.h"
@@ -14,6 +14,7 @@ inline Factory interposed(std::string name, Factory inner,
                           const transport::interpose::Options& options) {
   const auto make_inner = inner.make;
   inner.name = std::move(name);
+  inner.reads_peer = false;
   inner.make = [=](const TransportOptions& with) -> Result<std::unique_ptr<Transport>> {
     auto made = make_inner(with);
     if (!made.ok()) return made.take_error();
@@ -50,27 +51,27 @@ inline std::vector<Factory> with_ofi(std::vector<Factory> all) {
   return all;
 }
 
-const std::vector<Factory>& factories() {
-  static const Factory shm{"shm", transport::shm::make_transport, true};
-  static const Factory socket{"socket", transport::socket::make_transport, true};
-  static const Factory auth_socket = protected_socket("auth_socket", sys::Protection::authenticate);
-  static const Factory encrypt_socket =
-      protected_socket("encrypt_socket", sys::Protection::encrypt);
-  static const transport::interpose::Options quiet;
-  static const transport::interpose::Options slow{
+inline std::vector<Factory> host_factories() {
+  const Factory shm{.name = "shm",
+                    .make = transport::shm::make_transport,
+                    .across_processes = true,
+                    .reads_peer = true};
+  const Factory socket{"socket", transport::socket::make_transport, true};
+  const Factory auth_socket = protected_socket("auth_socket", sys::Protection::authenticate);
+  const Factory encrypt_socket = protected_socket("encrypt_socket", sys::Protection::encrypt);
+  const transport::interpose::Options quiet;
+  const transport::interpose::Options slow{
       .seed = 1, .max_delay_ns = 100'000, .bytes_per_second = 2'000'000'000};
-  static const transport::interpose::Options wild{
+  const transport::interpose::Options wild{
       .seed = 2, .max_delay_ns = 50'000, .reorder = true, .loss = 0.05, .retransmit_ns = 100'000};
-  static const transport::emulated::NetworkOptions at_once;
+  const transport::emulated::NetworkOptions at_once;
   // Data wait until their receiver looks, and puts for a narrow line.
-  static const transport::emulated::NetworkOptions at_looks{.most_underway_bytes = 4096,
-                                                            .needs_progress = true};
-  static const std::vector<Factory> all =
-      with_ofi({shm, socket, auth_socket, encrypt_socket, interposed("quiet_shm", shm, quiet),
-                interposed("slow_socket", socket, slow), interposed("wild_shm", shm, wild),
-                interposed("wild_socket", socket, wild), emulated("emulated", at_once),
-                emulated("lazy_emulated", at_looks)});
-  return all;
+  const transport::emulated::NetworkOptions at_looks{.most_underway_bytes = 4096,
+                                                     .needs_progress = true};
+  return with_ofi({shm, socket, auth_socket, encrypt_socket, interposed("quiet_shm", shm, quiet),
+                   interposed("slow_socket", socket, slow), interposed("wild_shm", shm, wild),
+                   interposed("wild_socket", socket, wild), emulated("emulated", at_once),
+                   emulated("lazy_emulated", at_looks)});
 }
 
 }  // namespace unisono::test

@@ -9,6 +9,12 @@ class Faults : public testing::TestWithParam<Factory> {};
 INSTANTIATE_TEST_SUITE_P(All, Faults, testing::ValuesIn(factories_inside_a_process()),
                          factory_name);
 
+class Offered : public testing::TestWithParam<Factory> {};
+INSTANTIATE_TEST_SUITE_P(All, Offered,
+                         testing::ValuesIn(factories_with(&Factory::inside_a_process,
+                                                          &Factory::reads_peer)),
+                         factory_name);
+
 constexpr Geometry small{.region_bytes = 1 << 16, .signals = 2};
 
 Error check_until_error(Connection& connection) {
@@ -102,9 +108,9 @@ TEST_P(Faults, APeerThatLeavesIsAnErrorOnlyForWhoWaits) {
     job.progress();
     const auto status = pair.b->progress();
     EXPECT_TRUE(status.ok()) << status.error().describe();
-    return pair.b->signals()[0].load(std::memory_order_acquire) == 1;
+    return signals_of(*pair.b)[0].load(std::memory_order_acquire) == 1;
   }));
-  EXPECT_TRUE(equal_bytes(pair.b->region() + 7, source.data(), source.size()));
+  EXPECT_TRUE(equal_bytes(region_of(*pair.b) + 7, source.data(), source.size()));
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(pair.b->progress().ok());
   // Puts towards it are dropped, without an error and without an end.
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(put(*pair.b, source.data(), source.size(), 0, {0, 1}));
@@ -137,7 +143,7 @@ TEST_P(Faults, APeerThatLeftBeforeThisEndWasReadyIsNoErrorYet) {
     return is_ready(*b);
   }));
   EXPECT_TRUE(wait_for_signal(*b, 0, 1));
-  EXPECT_TRUE(equal_bytes(b->region(), "last", 4));
+  EXPECT_TRUE(equal_bytes(region_of(*b), "last", 4));
 }
 
 TEST_P(Faults, ALeavingPeerIsToldOnlyAfterALookForWhatItLeft) {
@@ -148,7 +154,7 @@ TEST_P(Faults, ALeavingPeerIsToldOnlyAfterALookForWhatItLeft) {
   pair.a.reset();
   ASSERT_TRUE(eventually([&] {
     job.progress();
-    const bool arrived_before = pair.b->signals()[0].load(std::memory_order_acquire) == 1;
+    const bool arrived_before = signals_of(*pair.b)[0].load(std::memory_order_acquire) == 1;
     const bool ok = pair.b->check_peer().ok();
     // An error before the signal could be looked at would lose the message.
     EXPECT_TRUE(ok || arrived_before);
@@ -174,18 +180,31 @@ TEST_P(Faults, AnEndThatGoesInTheMiddleOfPutsHarmsNoOther) {
     ASSERT_TRUE(eventually([&] {
       job.progress();
       EXPECT_TRUE(progress_all({doomed.a.get(), other.a.get(), other.b.get()}).ok());
-      return other.b->signals()[1].load(std::memory_order_acquire) == value &&
+      return signals_of(*other.b)[1].load(std::memory_order_acquire) == value &&
              doomed.a->puts_completed() == doomed.a->puts_started();
     }));
-    EXPECT_TRUE(equal_bytes(other.b->region() + 8 * round, &value, sizeof value));
+    EXPECT_TRUE(equal_bytes(region_of(*other.b) + 8 * round, &value, sizeof value));
   }
 }
 
-TEST_P(Faults, OfferedMemoryIsReadWhole) {
+TEST_P(Faults, OfferedMemoryIsReadWhereItSaysSo) {
+  Job job(GetParam(), 2);
+  Pair pair(job, small);
+  const std::uint64_t offered = 7;
+  for (Connection* end : {pair.a.get(), pair.b.get()}) {
+    EXPECT_EQ(end->can_read_peer(), GetParam().reads_peer);
+    std::uint64_t got = 0;
+    const Status status =
+        end->read_peer(&got, reinterpret_cast<std::uint64_t>(&offered), sizeof got);
+    EXPECT_EQ(status.ok(), GetParam().reads_peer);
+    EXPECT_TRUE(status.ok() || status.error().kind == ErrorKind::bug);
+  }
+}
+
+TEST_P(Offered, MemoryIsReadWhole) {
   std::mt19937_64 random(12);
   Job job(GetParam(), 2);
   Pair pair(job, small);
-  if (!pair.b->can_read_peer()) GTEST_SKIP() << "this transport does not read the peer's memory";
   const auto source = random_bytes(random, 5'000'003);
   for (int round = 0; round < 50; ++round) {
     const std::size_t bytes = random_below(random, round % 5 == 0 ? 4'000'000 : 5'000);
@@ -199,11 +218,10 @@ TEST_P(Faults, OfferedMemoryIsReadWhole) {
   }
 }
 
-TEST_P(Faults, OfferedMemoryMayBeFreedAfterAbort) {
+TEST_P(Offered, MemoryMayBeFreedAfterAbort) {
   for (const bool destroy : {false, true}) {
     Job job(GetParam(), 2);
     Pair pair(job, small);
-    if (!pair.b->can_read_peer()) GTEST_SKIP() << "this transport does not read the peer's memory";
     auto offered = std::make_unique<std::vector<std::byte>>(24u << 20, std::byte{7});
     const auto address = reinterpret_cast<std::uint64_t>(offered->data());
     const std::size_t bytes = offered->size();

@@ -38,6 +38,9 @@ struct Factory {
   bool across_processes = false;
   // Whether it joins ranks that are threads of one process, too.
   bool inside_a_process = true;
+  // What its connections declare, and are held to: puts_in_place() and can_read_peer().
+  bool puts_in_place = true;
+  bool reads_peer = false;
 };
 
 inline void PrintTo(const Factory& factory, std::ostream* out) { *out << factory.name; }
@@ -45,12 +48,18 @@ inline void PrintTo(const Factory& factory, std::ostream* out) { *out << factory
 // All transports, in the variants that must pass.
 const std::vector<Factory>& factories();
 
-// Those that tests of one process can take.
-inline std::vector<Factory> factories_inside_a_process() {
+// Those that have all of these.
+template <class... Properties>
+std::vector<Factory> factories_with(Properties... properties) {
   std::vector<Factory> chosen;
   for (const Factory& factory : factories())
-    if (factory.inside_a_process) chosen.push_back(factory);
+    if (((factory.*properties) && ...)) chosen.push_back(factory);
   return chosen;
+}
+
+// Those that tests of one process can take.
+inline std::vector<Factory> factories_inside_a_process() {
+  return factories_with(&Factory::inside_a_process);
 }
 
 inline std::string factory_name(const testing::TestParamInfo<Factory>& info) {
@@ -151,6 +160,18 @@ struct Pair {
   }
 };
 
+// What the peer's puts change of an end, by what maps it: the host's processors, or a GPU's. The
+// GPU is the emulated one, whose memory this process loads and stores as its own.
+inline std::byte* region_of(const Connection& end) {
+  const transport::DeviceLink* const device = end.device_link();
+  return device != nullptr ? reinterpret_cast<std::byte*>(device->region) : end.region();
+}
+inline const std::atomic<std::uint64_t>* signals_of(const Connection& end) {
+  const transport::DeviceLink* const device = end.device_link();
+  return device != nullptr ? reinterpret_cast<std::atomic<std::uint64_t>*>(device->signals)
+                           : end.signals();
+}
+
 inline Status progress_all(std::initializer_list<Connection*> connections) {
   for (Connection* connection : connections)
     if (auto status = connection->progress(); !status.ok()) return status;
@@ -194,7 +215,7 @@ inline RemoteMemory must_expose(Connection& end, std::span<std::byte> memory) {
 inline testing::AssertionResult wait_for_signal(Connection& connection, int index,
                                                 std::uint64_t value) {
   const Deadline deadline;
-  while (connection.signals()[index].load(std::memory_order_acquire) < value) {
+  while (signals_of(connection)[index].load(std::memory_order_acquire) < value) {
     if (auto status = connection.progress(); !status.ok())
       return testing::AssertionFailure() << status.error().describe();
     if (deadline.passed())

@@ -10,18 +10,24 @@ INSTANTIATE_TEST_SUITE_P(All, Put, testing::ValuesIn(factories_inside_a_process(
 
 constexpr std::uint64_t seed = 20261120;
 
-TEST_P(Put, RegionsStartZeroedAndPageAligned) {
+TEST_P(Put, RegionsStartZeroedAndAligned) {
   Job job(GetParam(), 2);
   Pair pair(job, {.region_bytes = 100'003, .signals = 5});
   for (Connection* end : {pair.a.get(), pair.b.get()}) {
-    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(end->region()) % 4096, 0u);
+    const bool is_of_device = end->device_link() != nullptr;
+    EXPECT_EQ(end->region() == nullptr, is_of_device);
+    EXPECT_EQ(end->signals() == nullptr, is_of_device);
+    const std::size_t alignment = is_of_device ? transport::DeviceLink::alignment : 4096;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(region_of(*end)) % alignment, 0u);
     for (std::size_t i = 0; i < 100'003; ++i)
-      ASSERT_EQ(end->region()[i], std::byte{0}) << "at byte " << i;
-    for (int i = 0; i < 5; ++i) EXPECT_EQ(end->signals()[i].load(), 0u);
+      ASSERT_EQ(region_of(*end)[i], std::byte{0}) << "at byte " << i;
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(signals_of(*end)[i].load(), 0u);
   }
   EXPECT_EQ(pair.a->self(), 0);
   EXPECT_EQ(pair.a->peer(), 1);
   EXPECT_EQ(pair.a->host_link() == nullptr, pair.b->host_link() == nullptr);
+  EXPECT_EQ(pair.a->device_link() == nullptr, pair.b->device_link() == nullptr);
+  EXPECT_TRUE(pair.a->host_link() == nullptr || pair.a->device_link() == nullptr);
 }
 
 TEST_P(Put, BytesLandWhereTheyWereAimedAndNowhereElse) {
@@ -39,9 +45,9 @@ TEST_P(Put, BytesLandWhereTheyWereAimedAndNowhereElse) {
     std::memcpy(expected.data() + offset, unaligned, bytes);
     ASSERT_TRUE(eventually([&] {
       EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
-      return pair.b->signals()[0].load(std::memory_order_acquire) == round;
+      return signals_of(*pair.b)[0].load(std::memory_order_acquire) == round;
     }));
-    ASSERT_TRUE(equal_bytes(pair.b->region(), expected.data(), region_bytes)) << round;
+    ASSERT_TRUE(equal_bytes(region_of(*pair.b), expected.data(), region_bytes)) << round;
   }
 }
 
@@ -92,7 +98,7 @@ TEST_P(Put, SignalIsSeenAfterTheBytesOfEveryPutBefore) {
     EXPECT_TRUE(wait_for_signal(*pair.b, 0, round));
     for (const Part& part : parts_of(round))
       EXPECT_TRUE(
-          equal_bytes(pair.b->region() + part.offset, content.data() + part.offset, part.bytes))
+          equal_bytes(region_of(*pair.b) + part.offset, content.data() + part.offset, part.bytes))
           << "round " << round << ", " << part.bytes << " bytes at " << part.offset;
     EXPECT_TRUE(put(*pair.b, nullptr, 0, 0, {1, round}));
   }
@@ -115,7 +121,7 @@ TEST_P(Put, BothDirectionsMoveAtOnce) {
       const std::size_t half = round % 2 * bytes;
       ASSERT_TRUE(put(connection, sent.data(), bytes, half, {0, round}));
       ASSERT_TRUE(wait_for_signal(connection, 0, round));
-      ASSERT_TRUE(equal_bytes(connection.region() + half, expected.data(), bytes)) << round;
+      ASSERT_TRUE(equal_bytes(region_of(connection) + half, expected.data(), bytes)) << round;
       ASSERT_TRUE(wait_for_completion(connection));
     }
   };
@@ -134,7 +140,7 @@ TEST_P(Put, TensOfMebibytesArriveWhole) {
   EXPECT_TRUE(put(*pair.a, source.data(), bytes, 5, {0, 1}));
   EXPECT_TRUE(wait_for_completion(*pair.a));
   receiver.join();
-  EXPECT_TRUE(equal_bytes(pair.b->region() + 5, source.data(), bytes));
+  EXPECT_TRUE(equal_bytes(region_of(*pair.b) + 5, source.data(), bytes));
 }
 
 TEST_P(Put, OfNoBytesCarriesItsSignal) {
@@ -144,10 +150,10 @@ TEST_P(Put, OfNoBytesCarriesItsSignal) {
   ASSERT_TRUE(put(*pair.a, nullptr, 0, 0));
   ASSERT_TRUE(eventually([&] {
     EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
-    return pair.b->signals()[2].load() == 77 && pair.a->puts_completed() == 2;
+    return signals_of(*pair.b)[2].load() == 77 && pair.a->puts_completed() == 2;
   }));
   EXPECT_EQ(pair.a->puts_started(), 2u);
-  EXPECT_EQ(pair.b->signals()[0].load(), 0u);
+  EXPECT_EQ(signals_of(*pair.b)[0].load(), 0u);
 }
 
 TEST_P(Put, OfNoBytesIsAlwaysTakenAndTheLatestValueArrives) {
@@ -163,10 +169,10 @@ TEST_P(Put, OfNoBytesIsAlwaysTakenAndTheLatestValueArrives) {
   std::uint64_t seen = 0;
   ASSERT_TRUE(eventually([&] {
     EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
-    const std::uint64_t now = pair.b->signals()[0].load(std::memory_order_acquire);
+    const std::uint64_t now = signals_of(*pair.b)[0].load(std::memory_order_acquire);
     EXPECT_GE(now, seen);
     seen = now;
-    return now == values && pair.b->signals()[1].load() == values - 1;
+    return now == values && signals_of(*pair.b)[1].load() == values - 1;
   }));
 }
 
@@ -182,7 +188,7 @@ TEST_P(Put, LeavesItsSourceWhenItIsComplete) {
   EXPECT_TRUE(wait_for_completion(*pair.a));
   std::memset(source.data(), 0xee, bytes);
   receiver.join();
-  EXPECT_TRUE(equal_bytes(pair.b->region(), original.data(), bytes));
+  EXPECT_TRUE(equal_bytes(region_of(*pair.b), original.data(), bytes));
 }
 
 TEST_P(Put, EndsAtTheRegionsLastByte) {
@@ -192,9 +198,9 @@ TEST_P(Put, EndsAtTheRegionsLastByte) {
   ASSERT_TRUE(put(*pair.a, source.data(), 1, 1000, {0, 1}));
   ASSERT_TRUE(eventually([&] {
     EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
-    return pair.b->signals()[0].load(std::memory_order_acquire) == 1;
+    return signals_of(*pair.b)[0].load(std::memory_order_acquire) == 1;
   }));
-  EXPECT_EQ(pair.b->region()[1000], std::byte{0x5a});
+  EXPECT_EQ(region_of(*pair.b)[1000], std::byte{0x5a});
 
   const auto refused = [&](std::size_t bytes, std::size_t offset, transport::Signal signal) {
     const auto taken = pair.a->try_put(source.data(), bytes, offset, signal);
@@ -236,7 +242,7 @@ TEST_P(Put, ManyWaitingPutsAllComeThrough) {
     ASSERT_TRUE(put(*pair.a, source.data() + i * stride, stride, i * stride, {0, i + 1}));
   EXPECT_TRUE(wait_for_completion(*pair.a));
   receiver.join();
-  EXPECT_TRUE(equal_bytes(pair.b->region(), source.data(), source.size()));
+  EXPECT_TRUE(equal_bytes(region_of(*pair.b), source.data(), source.size()));
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ TEST(GpuPool, AMappingInOneProcessKeepsTheMemoryOfAnEndThatIsGone) {
   auto stretch = theirs.take(4096);
   ASSERT_TRUE(stretch.ok()) << stretch.error().describe();
   const transport::nvlink::Location location = stretch->location();
-  auto mapping = mine.map(location, 4096);
+  auto mapping = mine.map(3, location, 4096);
   ASSERT_TRUE(mapping.ok()) << mapping.error().describe();
   *stretch = {};
   const std::array<std::uint64_t, 2> sent{7, 11};
@@ -35,7 +35,7 @@ TEST(GpuPool, AMappingInOneProcessKeepsTheMemoryOfAnEndThatIsGone) {
       device.copy(sys::cuda::address_of(found.data()), mapping->address(), sizeof found).ok());
   EXPECT_EQ(found, sent);
   *mapping = {};
-  const auto late = mine.map(location, 4096);
+  const auto late = mine.map(3, location, 4096);
   ASSERT_FALSE(late.ok());
   EXPECT_NE(late.error().message.find("has freed its device memory"), std::string::npos);
 }
@@ -56,9 +56,10 @@ TEST(GpuPool, AStretchThatIsNotInItsPieceIsRefused) {
                                       {good.offset, past}}) {
     transport::nvlink::Location bad = good;
     bad.offset = offset;
-    const auto refused = mine.map(bad, bytes);
+    const auto refused = mine.map(3, bad, bytes);
     ASSERT_FALSE(refused.ok()) << offset;
-    EXPECT_NE(refused.error().message.find("cannot be there"), std::string::npos);
+    EXPECT_EQ(refused.error().peer, 3);
+    EXPECT_NE(refused.error().message.find("of rank 3 cannot be there"), std::string::npos);
   }
 }
 

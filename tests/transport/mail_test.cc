@@ -22,7 +22,8 @@ class MailTest : public testing::Test {
       transports_.push_back(std::move(made).value());
     }
   }
-  std::unique_ptr<Mail> make(std::size_t rank) {
+  std::unique_ptr<Mail> make(std::size_t rank) { return std::make_unique<Mail>(connect(rank)); }
+  std::unique_ptr<Connection> connect(std::size_t rank) {
     auto connection = transports_[rank]->connect({.key = {1, 0, 7},
                                                   .ranks = 2,
                                                   .self = static_cast<int>(rank),
@@ -30,7 +31,7 @@ class MailTest : public testing::Test {
                                                   .peer_address = transports_[1 - rank]->address(),
                                                   .geometry = Mail::geometry()});
     EXPECT_TRUE(connection.ok());
-    return std::make_unique<Mail>(std::move(connection).value());
+    return std::move(connection).value();
   }
   std::vector<std::unique_ptr<Transport>> transports_;
 };
@@ -58,7 +59,7 @@ TEST_F(MailTest, RecordsArriveInOrderBothWaysThroughFewSlots) {
     }
   EXPECT_EQ(got[0], many);
   EXPECT_EQ(got[1], many);
-  EXPECT_FALSE(mails[0]->has_failed());
+  EXPECT_TRUE(mails[0]->failure().ok());
 }
 
 TEST_F(MailTest, WhatWasSentIsThereAfterTheSenderLeft) {
@@ -83,7 +84,36 @@ TEST_F(MailTest, NothingIsSaidToWhoNeverComes) {
   sender->send({.region = 1});
   sender->progress();
   EXPECT_FALSE(sender->take());
-  EXPECT_FALSE(sender->has_failed());
+  EXPECT_TRUE(sender->failure().ok());
+}
+
+// What a peer says that it has sent, beyond what it may or less than before, is its violation.
+TEST_F(MailTest, ImpossibleCountsAreErrorsThatNameThePeer) {
+  constexpr int arrived_signal = 0;
+  for (const auto& [first, then] :
+       {std::pair<std::uint64_t, std::uint64_t>{0, 33}, {0, UINT64_MAX}, {5, 4}}) {
+    auto receiver = make(1);
+    auto hostile = connect(0);
+    const auto look = [&] {
+      for (const auto& transport : transports_) EXPECT_TRUE(transport->progress().ok());
+      receiver->progress();
+      return *hostile->ready();
+    };
+    for (int round = 0; round < 10'000 && !look(); ++round) continue;
+    ASSERT_TRUE(*hostile->try_put(nullptr, 0, 0, {arrived_signal, first}));
+    look();
+    for (std::uint64_t i = 0; i < first; ++i) EXPECT_TRUE(receiver->take());
+    EXPECT_TRUE(receiver->failure().ok());
+    ASSERT_TRUE(*hostile->try_put(nullptr, 0, 0, {arrived_signal, then}));
+    look();
+    EXPECT_FALSE(receiver->take());
+    ASSERT_FALSE(receiver->failure().ok());
+    EXPECT_EQ(receiver->failure().error().kind, ErrorKind::peer);
+    EXPECT_EQ(receiver->failure().error().peer, 0);
+    EXPECT_NE(receiver->failure().error().message.find(str("rank 0 reports ", then)),
+              std::string::npos)
+        << receiver->failure().error().message;
+  }
 }
 
 }  // namespace

@@ -97,8 +97,7 @@ class EmulatedConnection final : public Connection {
       return {};
     }
     if (died) return this->died();
-    return peer_error(peer_, "rank ", peer_,
-                      " left the communicator while this rank still waits for it");
+    return peer_left(peer_);
   }
 
   bool is_unanswered() override { return wire_->is_cut() && !own().under_way.empty(); }

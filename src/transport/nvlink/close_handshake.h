@@ -25,7 +25,8 @@ class CloseHandshakes {
   CloseHandshakes(const CloseHandshakes&) = delete;
   CloseHandshakes& operator=(const CloseHandshakes&) = delete;
 
-  // Tells the peer that this end closes, and keeps the memory for as long as it must be kept.
+  // Tells the peer that this end closes, and keeps the memory for as long as it must be kept. The
+  // control connection is ready.
   void add(std::unique_ptr<Connection> control, Pool::Stretch own, bool peer_is_in_this_process);
   // Lets go of what no peer uses any more. Cheap when there is nothing.
   void sweep();

@@ -1,15 +1,26 @@
 #include "transport/nvlink/connection.h"
 
+#include <chrono>
 #include <cstring>
+#include <mutex>
+#include <thread>
+#include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/try.h"
+#include "base/units.h"
+#include "transport/clock.h"
 #include "transport/request.h"
 
 namespace unisono::transport::nvlink {
 namespace {
 
 using sys::cuda::DeviceAddress;
+
+// For copy engines to end the puts of an end that is closed or given up.
+constexpr std::int64_t puts_deadline_ns = 3 * ns_per_s;
+constexpr std::chrono::microseconds puts_pause(20);
 
 constexpr std::uint64_t introduction_magic = 0x6b6e696c766e3275;  // "u2nvlink"
 
@@ -31,7 +42,7 @@ Geometry control_geometry() {
 }
 
 std::size_t signals_bytes(const Geometry& geometry) {
-  constexpr std::size_t grain = 256;
+  constexpr std::size_t grain = DeviceLink::alignment;
   const std::size_t bytes = static_cast<std::size_t>(geometry.signals) * sizeof(std::uint64_t);
   return (bytes + grain - 1) / grain * grain;
 }
@@ -39,26 +50,35 @@ std::size_t signals_bytes(const Geometry& geometry) {
 class NvlinkConnection : public Connection {
  public:
   NvlinkConnection(const ConnectionRequest& request, std::unique_ptr<Connection> control,
-                   Pool& pool, CloseHandshakes& close_handshakes, Pool::Stretch own,
-                   std::shared_ptr<const sys::cuda::Device> device)
+                   Pool& pool, CloseHandshakes& close_handshakes, Introductions& introductions,
+                   Pool::Stretch own, std::shared_ptr<const sys::cuda::Device> device)
       : Connection(request.self, request.peer),
         geometry_(request.geometry),
         control_(std::move(control)),
         pool_(pool),
         close_handshakes_(close_handshakes),
+        introductions_(introductions),
         own_(std::move(own)),
         device_(std::move(device)) {
     // Signals first, then the region.
     device_link_ = {.region = own_.address() + signals_bytes(geometry_), .signals = own_.address()};
+    introductions_.add(this, [this] {
+      const std::lock_guard lock(meeting_mutex_);
+      const auto told = introduce();
+      return !told.ok() || *told;  // ready() tells of the error
+    });
   }
   ~NvlinkConnection() override {
+    introductions_.remove(this);
+    end_puts();
     if (stream_ != nullptr) {
       const sys::cuda::Current current(*device_);
-      device_->driver().stream_synchronize(stream_);
       device_->driver().stream_destroy(stream_);
     }
     // Unmapped before the peer is notified.
     peer_mapping_ = {};
+    // A peer that was not told where this end's memory is has not mapped it.
+    if (!introduced_) return;
     close_handshakes_.add(std::move(control_), std::move(own_), peer_is_in_this_process_);
     close_handshakes_.sweep();
   }
@@ -74,49 +94,68 @@ class NvlinkConnection : public Connection {
   Status read_peer(void*, std::uint64_t, std::size_t) override {
     return bug("a connection between GPUs cannot read the memory of the peer's process");
   }
-  Status progress() override { return control_->progress(); }
-  Status check_peer() override { return control_->check_peer(); }
-  void abort(Fault fault) override { control_->abort(fault); }
+  Status progress() override {
+    const auto lock = until_ready();
+    return control_->progress();
+  }
+  Status check_peer() override;
+  // Puts that are under way read their sources until they have ended.
+  void abort(Fault fault) override {
+    control_->abort(fault);
+    end_puts();
+  }
   std::size_t memory_bytes() const override {
     return signals_bytes(geometry_) + geometry_.region_bytes + control_->memory_bytes();
   }
 
  private:
   Result<bool> introduce();
+  // Until this end is ready, the control connection may be of use to another thread, too.
+  std::unique_lock<std::mutex> until_ready() {
+    return ready_ ? std::unique_lock<std::mutex>() : std::unique_lock(meeting_mutex_);
+  }
   Status map_peer();
+  void end_puts();
+  sys::cuda::DriverResult query_puts() const;
 
   Geometry geometry_;
   std::unique_ptr<Connection> control_;
   Pool& pool_;
   CloseHandshakes& close_handshakes_;
+  Introductions& introductions_;
   Pool::Stretch own_;
   std::shared_ptr<const sys::cuda::Device> device_;
   Pool::Mapping peer_mapping_;
   bool peer_is_in_this_process_ = false;
+  std::mutex meeting_mutex_;
   bool introduced_ = false;
   bool ready_ = false;
-  // Puts by the copy engine: a stream keeps their order.
+  bool saw_peer_gone_ = false;
+  // Puts by the copy engine: a stream keeps their order. None is begun after abort() has returned.
+  std::mutex puts_mutex_;
   sys::cuda::StreamHandle* stream_ = nullptr;
   std::uint64_t started_ = 0;
   mutable std::uint64_t completed_ = 0;
 };
 
 Result<bool> NvlinkConnection::introduce() {
+  if (introduced_) return true;
+  UNISONO_ASSIGN(const bool met, control_->ready());
+  if (!met) return false;
   const Introduction mine{
       .magic = introduction_magic, .geometry = geometry_, .region = own_.location()};
-  return control_->try_put(&mine, sizeof mine, 0, {0, introduced_value});
+  UNISONO_ASSIGN(introduced_, control_->try_put(&mine, sizeof mine, 0, {0, introduced_value}));
+  return introduced_;
 }
 
 Result<bool> NvlinkConnection::ready() {
   if (ready_) return true;
-  UNISONO_ASSIGN(const bool met, control_->ready());
-  if (!met) return false;
-  if (!introduced_) {
-    UNISONO_ASSIGN(introduced_, introduce());
-  }
+  const auto lock = until_ready();
+  UNISONO_ASSIGN(const bool told, introduce());
+  if (!told) return false;
   UNISONO_TRY(control_->progress());
   // Acquire: the introduction before its signal.
-  if (!introduced_ || control_->signals()[0].load(std::memory_order_acquire) == 0) return false;
+  if (control_->signals()[0].load(std::memory_order_acquire) == 0) return false;
   UNISONO_TRY(map_peer());
   ready_ = true;
   return true;
@@ -130,7 +169,7 @@ Status NvlinkConnection::map_peer() {
         peer_, "rank ", peer_,
         " sent a description of its GPU that cannot be read; is it another version of unisono?");
   if (theirs.geometry != geometry_) return geometry_mismatch(peer_, theirs.geometry, geometry_);
-  auto mapping = pool_.map(theirs.region, signals_bytes(geometry_) + geometry_.region_bytes);
+  auto mapping = pool_.map(peer_, theirs.region, signals_bytes(geometry_) + geometry_.region_bytes);
   if (!mapping.ok()) {
     Error error(mapping.error());
     error.message =
@@ -152,7 +191,10 @@ Status NvlinkConnection::map_peer() {
 
 Result<bool> NvlinkConnection::try_put(const void* source, std::size_t bytes,
                                        std::size_t peer_offset, Signal signal) {
+  if (!ready_) return bug("put to rank ", peer_, " before the connection is ready");
   UNISONO_TRY(check_put(geometry_, peer_, bytes, peer_offset, signal));
+  const std::lock_guard lock(puts_mutex_);
+  UNISONO_TRY(control_->progress());
   const sys::cuda::Current current(*device_);
   const sys::cuda::Driver& driver = device_->driver();
   constexpr unsigned non_blocking = 1;
@@ -176,25 +218,70 @@ Result<bool> NvlinkConnection::try_put(const void* source, std::size_t bytes,
 }
 
 std::uint64_t NvlinkConnection::puts_completed() const {
-  if (completed_ == started_) return completed_;
-  const sys::cuda::Current current(*device_);
-  if (device_->driver().stream_query(stream_) == sys::cuda::driver_success) completed_ = started_;
+  if (completed_ != started_ && query_puts() == sys::cuda::driver_success) completed_ = started_;
   return completed_;
+}
+
+sys::cuda::DriverResult NvlinkConnection::query_puts() const {
+  const sys::cuda::Current current(*device_);
+  return device_->driver().stream_query(stream_);
+}
+
+void NvlinkConnection::end_puts() {
+  const std::lock_guard lock(puts_mutex_);
+  if (stream_ == nullptr) return;
+  const std::int64_t until_ns = now_ns() + puts_deadline_ns;
+  while (query_puts() == sys::cuda::driver_not_ready) {
+    if (now_ns() > until_ns) {
+      log(LogLevel::error, "rank ", self_, " put to rank ", peer_, " from CUDA device ",
+          device_->ordinal(), ", which has not ended the copies after ",
+          format_duration_ns(puts_deadline_ns), "; it may read their sources later");
+      return;
+    }
+    std::this_thread::sleep_for(puts_pause);
+  }
+}
+
+// The control connection stays until both ends are closed, so that it does not tell.
+Status NvlinkConnection::check_peer() {
+  const auto lock = until_ready();
+  UNISONO_TRY(control_->check_peer());
+  // Acquire: the peer's puts were over before it was sent.
+  if (!ready_ || control_->signals()[0].load(std::memory_order_acquire) < closed_value) return {};
+  if (!std::exchange(saw_peer_gone_, true)) return {};
+  return peer_left(peer_);
 }
 
 }  // namespace
 
+void Introductions::add(const Connection* connection, std::function<bool()> introduce) {
+  const std::lock_guard lock(mutex_);
+  waiting_[connection] = std::move(introduce);
+}
+
+void Introductions::remove(const Connection* connection) {
+  const std::lock_guard lock(mutex_);
+  waiting_.erase(connection);
+}
+
+void Introductions::advance() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(waiting_, [](const auto& one) { return one.second(); });
+}
+
 Result<std::unique_ptr<Connection>> make_connection(
     const ConnectionRequest& request, Transport& control, Pool& pool,
-    CloseHandshakes& close_handshakes, std::shared_ptr<const sys::cuda::Device> device) {
+    CloseHandshakes& close_handshakes, Introductions& introductions,
+    std::shared_ptr<const sys::cuda::Device> device) {
   UNISONO_TRY(check_request(request));
   ConnectionRequest control_request = request;
   control_request.geometry = control_geometry();
   UNISONO_ASSIGN(auto met, control.connect(control_request));
   UNISONO_ASSIGN(Pool::Stretch own,
                  pool.take(signals_bytes(request.geometry) + request.geometry.region_bytes));
-  return std::unique_ptr<Connection>(std::make_unique<NvlinkConnection>(
-      request, std::move(met), pool, close_handshakes, std::move(own), std::move(device)));
+  return std::unique_ptr<Connection>(
+      std::make_unique<NvlinkConnection>(request, std::move(met), pool, close_handshakes,
+                                         introductions, std::move(own), std::move(device)));
 }
 
 }  // namespace unisono::transport::nvlink

@@ -19,12 +19,12 @@ Geometry Mail::geometry() {
 }
 
 void Mail::progress() {
-  if (failed_) return;
-  const Status moved = move();
-  if (moved.ok()) return;
-  failed_ = true;
-  log(LogLevel::info, "rank ", connection_->peer(),
-      " receives no further addresses of this rank's device memory: ", moved.error().message);
+  if (!failure_.ok()) return;
+  failure_ = move();
+  if (!failure_.ok())
+    log(LogLevel::info, "rank ", connection_->peer(),
+        " exchanges no further addresses of device memory with this rank: ",
+        failure_.error().message);
 }
 
 Status Mail::move() {
@@ -36,6 +36,14 @@ Status Mail::move() {
   if (taken > sent_)
     return peer_error(connection_->peer(), "rank ", connection_->peer(), " reports ", taken,
                       " records read, but only ", sent_, " were sent");
+  // Acquire: the records before their signal.
+  const std::uint64_t arrived =
+      connection_->signals()[arrived_signal].load(std::memory_order_acquire);
+  if (arrived < arrived_ || arrived - taken_ > slots)
+    return peer_error(connection_->peer(), "rank ", connection_->peer(), " reports ", arrived,
+                      " records sent; it had sent ", arrived_, ", and may send no more than ",
+                      slots, " beyond the ", taken_, " that were read");
+  arrived_ = arrived;
   while (!outbox_.empty() && sent_ - taken < slots) {
     Record& slot = sending_[sent_ % slots];
     slot = outbox_.front();
@@ -54,10 +62,7 @@ Status Mail::move() {
 }
 
 std::optional<Record> Mail::take() {
-  // Acquire: the record before its signal.
-  const std::uint64_t arrived =
-      connection_->signals()[arrived_signal].load(std::memory_order_acquire);
-  if (failed_ || arrived <= taken_ || arrived - taken_ > slots) return std::nullopt;
+  if (!failure_.ok() || taken_ == arrived_) return std::nullopt;
   Record record;
   std::memcpy(&record, connection_->region() + taken_ % slots * sizeof record, sizeof record);
   ++taken_;

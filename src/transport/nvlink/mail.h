@@ -45,8 +45,9 @@ class Mail {
   void send(const Record& record) { outbox_.push_back(record); }
   // Moves what can be moved. A failure is final: nothing is sent or taken any more.
   void progress();
-  bool has_failed() const { return failed_; }
-  // The next record that has arrived. Its contents are the peer's word.
+  // A peer error that names it where it sent what it must not.
+  const Status& failure() const { return failure_; }
+  // The next record that had arrived at the last progress(). Its contents are the peer's word.
   std::optional<Record> take();
   std::size_t memory_bytes() const { return connection_->memory_bytes(); }
 
@@ -55,11 +56,12 @@ class Mail {
   static constexpr std::uint64_t slots = 32;
 
   std::unique_ptr<Connection> connection_;
-  bool failed_ = false;
+  Status failure_;
   std::deque<Record> outbox_;
   // What is being put must stay as it is.
   std::array<Record, slots> sending_;
   std::uint64_t sent_ = 0;
+  std::uint64_t arrived_ = 0;  // by the peer's word, at most `slots` more than are taken
   std::uint64_t taken_ = 0;
   std::uint64_t told_ = 0;  // of those taken
 };

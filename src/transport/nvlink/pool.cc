@@ -5,26 +5,28 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "transport/mapped_link.h"
 
 namespace unisono::transport::nvlink {
 namespace {
 
 // The driver takes memory in pieces of 2 MiB.
 constexpr std::size_t piece_grain = std::size_t{2} << 20;
-constexpr std::size_t stretch_grain = 256;
+constexpr std::size_t stretch_grain = DeviceLink::alignment;
 
 std::size_t round_up(std::size_t bytes, std::size_t grain) {
   return (bytes + grain - 1) / grain * grain;
 }
 
 // Nothing of a location is trusted.
-Status check_stretch(const Location& location, std::size_t bytes, std::size_t piece_bytes) {
+Status check_stretch(int peer, const Location& location, std::size_t bytes,
+                     std::size_t piece_bytes) {
   if (location.offset % stretch_grain == 0 && bytes <= piece_bytes &&
       location.offset <= piece_bytes - bytes)
     return {};
-  return environment_error("a peer's ", bytes, " bytes at ", location.offset,
-                           " of its device memory cannot be there: it has ", piece_bytes,
-                           " bytes, and connections begin at multiples of ", stretch_grain);
+  return peer_error(peer, bytes, " bytes at ", location.offset, " of device memory of rank ", peer,
+                    " cannot be there: it has ", piece_bytes,
+                    " bytes, and connections begin at multiples of ", stretch_grain);
 }
 
 std::uint64_t next_piece() {
@@ -98,18 +100,19 @@ Result<Pool::Stretch> Pool::take(std::size_t bytes) {
   return stretch;
 }
 
-Result<Pool::Mapping> Pool::map(const Location& location, std::size_t bytes) {
+Result<Pool::Mapping> Pool::map(int peer, const Location& location, std::size_t bytes) {
   if (!device_->can_access(location.device))
     return environment_error("CUDA device ", device_->ordinal(),
-                             " cannot access the memory of a peer's device ", location.ordinal,
-                             " on the same host");
+                             " cannot access the memory of device ", location.ordinal, " of rank ",
+                             peer, " on the same host");
   Mapping mapping;
   if (location.process == sys::this_process()) {
-    UNISONO_ASSIGN(const auto peer, sys::cuda::Device::open(location.ordinal));
-    UNISONO_TRY(device_->enable_peer(*peer));
+    UNISONO_ASSIGN(const auto owner, sys::cuda::Device::open(location.ordinal));
+    UNISONO_TRY(device_->enable_peer(*owner));
     const std::shared_ptr<Stretch::Piece> piece = own_pieces().find(location.piece);
-    if (!piece) return environment_error("a peer in this process has freed its device memory");
-    UNISONO_TRY(check_stretch(location, bytes, piece->memory.bytes()));
+    if (!piece)
+      return peer_error(peer, "rank ", peer, ", in this process, has freed its device memory");
+    UNISONO_TRY(check_stretch(peer, location, bytes, piece->memory.bytes()));
     mapping.address_ = piece->memory.address() + location.offset;
     mapping.memory_ = piece;
     return mapping;
@@ -122,7 +125,7 @@ Result<Pool::Mapping> Pool::map(const Location& location, std::size_t bytes) {
     memory = std::make_shared<sys::cuda::ImportedMemory>(std::move(opened));
     known = memory;
   }
-  UNISONO_TRY(check_stretch(location, bytes, memory->bytes()));
+  UNISONO_TRY(check_stretch(peer, location, bytes, memory->bytes()));
   mapping.address_ = memory->address() + location.offset;
   mapping.memory_ = std::move(memory);
   return mapping;

@@ -29,7 +29,7 @@ class Pool {
  public:
   explicit Pool(std::shared_ptr<const sys::cuda::Device> device) : device_(std::move(device)) {}
 
-  // A stretch of own memory, zeroed and aligned to 256 bytes, taken until it is destroyed.
+  // A stretch of own memory, zeroed and aligned as a DeviceLink says, taken until it is destroyed.
   class Stretch {
    public:
     Stretch() = default;
@@ -56,8 +56,9 @@ class Pool {
     std::shared_ptr<const void> memory_;
     sys::cuda::DeviceAddress address_ = 0;
   };
-  // Environment error unless `bytes` are there.
-  Result<Mapping> map(const Location& location, std::size_t bytes);
+  // What `peer` said of its memory: a peer error that names it unless `bytes` are there, an
+  // environment error where its device cannot be reached.
+  Result<Mapping> map(int peer, const Location& location, std::size_t bytes);
 
  private:
   using PieceName = std::pair<std::int32_t, std::uint64_t>;  // process id, piece

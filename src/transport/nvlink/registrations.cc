@@ -20,6 +20,8 @@ constexpr std::size_t most_regions = 1024;
 constexpr std::uint32_t most_pieces = 4096;
 constexpr std::size_t most_wanted = 64;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 48;  // of a region
+// The driver aligns allocations so at least, wherever they are mapped.
+constexpr std::size_t allocation_alignment = 256;
 // Between two looks at whether allocations are still there.
 constexpr std::int64_t look_interval_ns = 50'000'000;
 
@@ -36,6 +38,11 @@ struct Registrations::Region {
 
   bool holds(DeviceAddress data, std::size_t size) const {
     return data >= base && size <= bytes && data - base <= bytes - size;
+  }
+  // Whether a process can have mapped it there. 0: it has not.
+  bool can_lie_at(DeviceAddress address) const {
+    return address == 0 ||
+           ((address - base) % allocation_alignment == 0 && bytes <= UINT64_MAX - address);
   }
   bool all_have_answered() const {
     return std::ranges::find(has_answered, false) == has_answered.end();
@@ -173,25 +180,43 @@ void Registrations::hear(int peer, const Record& record) {
   switch (record.kind) {
     case Record::Kind::piece:
       hear_piece(peer, record);
-      break;
+      return;
     case Record::Kind::answer:
       hear_answer(peer, record);
-      break;
+      return;
     case Record::Kind::gone:
       if (auto found = imports_.extract({peer, record.region}))
         unused_.push_back(std::move(found.mapped()));
-      break;
+      return;
   }
+  log(LogLevel::warn, "rank ", peer, " sent a record of kind ",
+      static_cast<std::uint32_t>(record.kind),
+      " about its device memory; there are none of that kind, and it is ignored");
 }
 
+// Where the peer has mapped a region is its word, and it alone goes wrong by a false one that is
+// possible. What cannot be is not used.
 void Registrations::hear_answer(int peer, const Record& record) {
-  for (auto& region : regions_) {
-    if (region->number != record.region) continue;
-    const auto rank = static_cast<std::size_t>(peer);
-    region->has_answered[rank] = true;
-    region->views[rank] = record.address;
-    if (region->all_have_answered()) region->exports.clear();
+  const auto rank = static_cast<std::size_t>(peer);
+  const auto found = std::ranges::find_if(
+      regions_, [&](const auto& region) { return region->number == record.region; });
+  if (found == regions_.end()) {
+    // It may have gone since the peer answered.
+    if (record.region >= next_region_)
+      log(LogLevel::warn, "rank ", peer, " answered for region ", record.region,
+          " of this rank's device memory; there are only ", next_region_ - 1);
+    return;
   }
+  Region& region = **found;
+  const bool fits = !region.has_answered[rank] && region.can_lie_at(record.address);
+  if (!fits)
+    log(LogLevel::warn, "rank ", peer, " answered ", region.has_answered[rank] ? "again, " : "",
+        "that it has mapped the ", region.bytes, " bytes at ", region.base,
+        " of this rank's device memory at ", record.address,
+        ", which cannot be; its messages to there are staged through slots");
+  region.has_answered[rank] = true;
+  region.views[rank] = fits ? record.address : 0;
+  if (region.all_have_answered()) region.exports.clear();
 }
 
 void Registrations::hear_piece(int peer, const Record& record) {
@@ -258,7 +283,7 @@ Result<DeviceAddress> Registrations::map(Import& import) const {
 bool Registrations::all_have_answered() const {
   return std::ranges::all_of(regions_, [&](const auto& region) {
     for (std::size_t rank = 0; rank < mails_.size(); ++rank)
-      if (!region->has_answered[rank] && !mails_[rank]->has_failed()) return false;
+      if (!region->has_answered[rank] && mails_[rank]->failure().ok()) return false;
     return true;
   });
 }

@@ -1,5 +1,6 @@
 #include "transport/nvlink/transport.h"
 
+#include "base/try.h"
 #include "transport/nvlink/connection.h"
 #include "transport/nvlink/pool.h"
 
@@ -14,11 +15,13 @@ class NvlinkTransport : public Transport {
   std::string_view name() const override { return "nvlink"; }
   std::string address() const override { return control_.address(); }
   Result<std::unique_ptr<Connection>> connect(const ConnectionRequest& request) override {
-    return make_connection(request, control_, pool_, close_handshakes_, device_);
+    return make_connection(request, control_, pool_, close_handshakes_, introductions_, device_);
   }
   Status progress() override {
     close_handshakes_.sweep();
-    return control_.progress();
+    UNISONO_TRY(control_.progress());
+    introductions_.advance();
+    return {};
   }
   bool is_used_in_this_process() override { return close_handshakes_.wait_for_this_process(); }
 
@@ -27,6 +30,7 @@ class NvlinkTransport : public Transport {
   std::shared_ptr<const sys::cuda::Device> device_;
   Pool pool_;
   CloseHandshakes close_handshakes_;
+  Introductions introductions_;
 };
 
 }  // namespace

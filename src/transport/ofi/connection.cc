@@ -217,8 +217,7 @@ Status OfiConnection::check_peer() {
     return {};
   }
   if (end_->error) return Error(*end_->error);
-  return peer_error(peer_, "rank ", peer_,
-                    " left the communicator while this rank still waits for it");
+  return peer_left(peer_);
 }
 
 Status OfiConnection::look_whether_it_lives() {

@@ -350,8 +350,7 @@ Status ShmConnection::check_peer() {
     return {};
   }
   if (!lives.ok()) return lives;
-  return peer_error(peer_, "rank ", peer_,
-                    " left the communicator while this rank still waits for it");
+  return peer_left(peer_);
 }
 
 void ShmConnection::abort(Fault fault) {

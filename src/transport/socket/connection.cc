@@ -233,9 +233,7 @@ Status SocketConnection::check_peer() {
     saw_peer_gone_ = true;
     return {};
   }
-  if (inbox_->said_bye())
-    return peer_error(peer_, "rank ", peer_,
-                      " left the communicator while this rank still waits for it");
+  if (inbox_->said_bye()) return peer_left(peer_);
   return peer_error(peer_, "rank ", peer_, " failed: its connection from ", pending_->peer_address,
                     " has ended");
 }
