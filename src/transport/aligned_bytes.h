@@ -14,8 +14,13 @@ class AlignedBytes {
   AlignedBytes() = default;
   explicit AlignedBytes(std::size_t bytes) { reserve(bytes); }
   ~AlignedBytes() { ::operator delete(data_, alignment); }
-  AlignedBytes(const AlignedBytes&) = delete;
-  AlignedBytes& operator=(const AlignedBytes&) = delete;
+  AlignedBytes(AlignedBytes&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+  AlignedBytes& operator=(AlignedBytes&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
 
   // Makes it that large if it is smaller; its content is then lost.
   void reserve(std::size_t bytes) {

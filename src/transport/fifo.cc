@@ -47,15 +47,17 @@ std::size_t heads_bytes(const FifoOptions& options, Protocol protocol) {
   return protocol == Protocol::simple ? head_count(options) * head_stride : 0;
 }
 
-// What is in a region of one protocol, in this order: heads, slots, and the destinations of the
-// messages that its owner sends in this protocol.
-std::size_t destinations_offset(const FifoOptions& options, Protocol protocol) {
+// What is in a mapped region of one protocol, in this order: heads and slots.
+std::size_t fifo_bytes(const FifoOptions& options, Protocol protocol) {
   return heads_bytes(options, protocol) +
          static_cast<std::size_t>(options.slots) * slot_stride(options, protocol);
 }
 
-std::size_t fifo_bytes(const FifoOptions& options, Protocol protocol) {
-  return destinations_offset(options, protocol) + 2 * sizeof(DestinationList);
+// Of a slot that holds a message of any protocol.
+std::size_t put_payload_bytes(const FifoOptions& options) {
+  return std::max({slot_payload_bytes(options, Protocol::simple),
+                   slot_payload_bytes(options, Protocol::ll),
+                   slot_payload_bytes(options, Protocol::ll128)});
 }
 
 // FNV-1a over the numbers that decide where everything lies.
@@ -65,7 +67,8 @@ std::uint64_t fingerprint(const FifoOptions& options) {
        {static_cast<std::uint64_t>(options.slots), std::uint64_t{options.simple_slot_bytes},
         std::uint64_t{options.ll_slot_bytes}, std::uint64_t{options.ll128_slot_bytes},
         std::uint64_t{header_payload_bytes}, std::uint64_t{head_stride},
-        std::uint64_t{2 * sizeof(DestinationList)}, std::uint64_t{least_direct_bytes(options)}})
+        std::uint64_t{2 * sizeof(DestinationList)}, std::uint64_t{least_direct_bytes(options)},
+        std::uint64_t{put_payload_bytes(options)}})
     for (int shift = 0; shift < 64; shift += 8) {
       hash ^= part >> shift & 0xff;
       hash *= 0x100000001b3;
@@ -163,11 +166,23 @@ FifoLayout fifo_layout(const FifoOptions& options, Protocol protocol) {
           .reuses_slots = options.reuses_slots,
           .heads_offset = offset,
           .offset = offset + heads_bytes(options, protocol),
-          .destinations_offset = offset + destinations_offset(options, protocol),
+          .destinations_offset = 0,
           .arrived_signal = first_signal,
           .credit_signal = first_signal + signals_per_line,
           .slot_credit_signal = first_signal + signals_per_line + 1,
           .destinations_signal = first_signal + signals_per_line + 2};
+}
+
+// It fits where the heads and slots of all protocols do: a message is no longer than what the slot
+// of its protocol holds, and the lists are shorter than the heads.
+FifoLayout put_layout(const FifoOptions& options) {
+  FifoLayout layout = fifo_layout(options, Protocol::simple);
+  layout.heads = 0;
+  layout.payload_bytes = put_payload_bytes(options);
+  layout.slot_stride = round_up(sizeof(SlotHeader) + layout.payload_bytes, slot_alignment);
+  layout.heads_offset = layout.offset = 0;
+  layout.destinations_offset = static_cast<std::size_t>(layout.slots) * layout.slot_stride;
+  return layout;
 }
 
 Error call_mismatch(const Connection& connection, std::uint64_t theirs, std::uint64_t ours) {
@@ -184,11 +199,15 @@ Status RecvFifo::expose(void*, std::size_t, std::span<const std::int32_t>) {
   return bug("memory was exposed to messages of a connection that has none");
 }
 
+Protocol carrier(const Connection& connection, Protocol protocol) {
+  return connection.host_link() == nullptr ? Protocol::simple : protocol;
+}
+
 std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,
                                          const FifoOptions& options) {
-  const FifoLayout layout = fifo_layout(options, protocol);
   const HostLink* const link = connection.host_link();
-  if (link == nullptr) return std::make_unique<PutSendFifo>(connection, layout, options);
+  if (link == nullptr) return std::make_unique<PutSendFifo>(connection, put_layout(options));
+  const FifoLayout layout = fifo_layout(options, protocol);
   switch (protocol) {
     case Protocol::simple:
       return std::make_unique<SimpleSendFifo>(connection, *link, layout, options);
@@ -202,13 +221,13 @@ std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protoc
 
 Result<std::unique_ptr<RecvFifo>> make_recv_fifo(Connection& connection, Protocol protocol,
                                                  const FifoOptions& options) {
-  const FifoLayout layout = fifo_layout(options, protocol);
   std::unique_ptr<RecvFifo> fifo;
   const HostLink* const link = connection.host_link();
   if (link == nullptr) {
-    fifo = std::make_unique<PutRecvFifo>(connection, layout);
+    fifo = std::make_unique<PutRecvFifo>(connection, put_layout(options));
     return fifo;
   }
+  const FifoLayout layout = fifo_layout(options, protocol);
   switch (protocol) {
     case Protocol::simple:
       UNISONO_TRY(connection.reserve(layout.heads_offset, head_stride));

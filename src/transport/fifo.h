@@ -7,8 +7,9 @@
 //   ll      each 8-byte word is 4 bytes of data and a 4-byte flag, stored atomically
 //   ll128   each 128-byte line is 120 bytes of data and an 8-byte flag, stored last
 // The flag is the message's number, so a slot needs no clearing.
-// Where the peer's region is not mapped, every protocol is one put of a header and the bytes, whose
-// signal tells arrival: a flag in each word would tell nothing more there.
+// Where the peer's region is not mapped, a message is a put of a header and the bytes, whose signal
+// tells arrival, whatever its protocol: a flag in each word would tell nothing more there. So one
+// fifo in each direction, with one set of slots, carries all protocols (carrier()).
 //
 // Every message carries the fingerprint of the call that it belongs to (base/fingerprint.h), which
 // the receiver compares with that of its own.
@@ -94,14 +95,14 @@ class SendFifo {
   // to 8 bytes, and to 64 if there are so many.
   virtual Result<void*> begin(std::size_t bytes) = 0;
   virtual Status commit() = 0;
-  // (3) Zero-copy: the receiver will read the pieces, which must not change until `consumed()`
+  // (3) Zero-copy: the pieces are read where they lie, and must not change until `sources_read()`
   // exceeds this message's number. Only if offers_zero_copy(pieces).
   virtual bool offers_zero_copy(std::span<const Piece> pieces) const = 0;
   virtual Status offer(std::span<const Piece> pieces) = 0;
 
   // (4) Directly: each piece goes to its offset in memory that the receiver exposes. Only while
   // destinations() are those of this call, and of a message of least_direct_bytes() at
-  // least. The pieces must not change until `consumed()` exceeds this message's number.
+  // least. The pieces must not change until `sources_read()` exceeds this message's number.
   virtual const DestinationList* destinations() { return nullptr; }
   virtual bool sends_directly(std::size_t /*bytes*/, std::size_t /*pieces*/) const { return false; }
   virtual Status send_directly(std::span<const Piece> pieces, std::span<const std::size_t> offsets);
@@ -109,6 +110,8 @@ class SendFifo {
   // Messages sent so far (the next one's number), and messages that the receiver has given back.
   virtual std::uint64_t sent() const = 0;
   virtual std::uint64_t consumed() = 0;
+  // Messages whose pieces are read no more: where the receiver reads them, those given back.
+  virtual std::uint64_t sources_read() { return consumed(); }
   // Pushes what a non-mapped transport has not taken yet; true when nothing is pending.
   virtual Result<bool> flush() = 0;
   // Whether the transport has not taken all that was sent: then flush() must be called until it
@@ -166,7 +169,11 @@ class RecvFifo {
   std::uint64_t call_ = 0;
 };
 
-// Only when the connection is ready; one of each direction and protocol for its lifetime. The fifo
+// The protocol whose fifo carries messages of `protocol` over this connection, once it is ready:
+// itself where memory is mapped, else one for all, because messages differ in nothing there.
+Protocol carrier(const Connection& connection, Protocol protocol);
+
+// Only when the connection is ready; one of each direction and carrier() for its lifetime. The fifo
 // must not outlive the connection.
 std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,
                                          const FifoOptions& options);

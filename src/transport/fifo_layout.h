@@ -11,8 +11,9 @@
 
 namespace unisono::transport {
 
-// A region holds the slots of one direction: those of Simple, then of LL, then of LL128. A slot is
-// aligned to a line of LL128 (two cache lines, which processors also fetch in pairs).
+// A region holds the slots of one direction. In mapped memory they are those of Simple, then of LL,
+// then of LL128; elsewhere one set of slots, each as large as the largest message of any protocol.
+// A slot is aligned to a line of LL128 (two cache lines, which processors also fetch in pairs).
 //
 // In mapped memory a message of Simple has a head: its header, and room behind it for a short
 // message. Heads are many and near each other; the slots, before which they lie, take what is
@@ -126,7 +127,7 @@ struct FifoLayout {
   bool reuses_slots;
   std::size_t heads_offset;         // of the first head in the region
   std::size_t offset;               // of the first slot in the region
-  std::size_t destinations_offset;  // of two lists in turn, in the sender's region
+  std::size_t destinations_offset;  // of two lists in turn, in the sender's region; not mapped
   int arrived_signal;               // of the receiver: messages that have arrived
   int credit_signal;                // of the sender: messages that have been given back
   int slot_credit_signal;   // of the sender, in mapped memory: slots that have been given back
@@ -140,6 +141,9 @@ struct FifoLayout {
   }
 };
 
+// In mapped memory; the destinations have no place there.
 FifoLayout fifo_layout(const FifoOptions& options, Protocol protocol);
+// Elsewhere; of all protocols.
+FifoLayout put_layout(const FifoOptions& options);
 
 }  // namespace unisono::transport

@@ -8,17 +8,67 @@
 
 namespace unisono::transport {
 
-PutSendFifo::PutSendFifo(Connection& connection, const FifoLayout& layout,
-                         const FifoOptions& options)
+PutSendFifo::PutSendFifo(Connection& connection, const FifoLayout& layout)
     : connection_(connection),
       layout_(layout),
-      options_(options),
       messages_(connection, layout),
       pending_(static_cast<std::size_t>(layout.slots)) {}
 
+// A buffer that is large enough, if one is free, or another one made larger.
+std::byte* PutSendFifo::stage(std::size_t bytes) {
+  note_read();
+  const std::size_t room = sizeof(SlotHeader) + bytes;
+  Free& free = is_short(bytes) ? free_short_ : free_long_;
+  Pending& message = pending(messages_.sent());
+  unstage(message);  // of a message that was begun and not committed
+  AlignedBytes& staging = message.staging;
+  const auto fits = std::find_if(free.rbegin(), free.rend(),
+                                 [&](const AlignedBytes& each) { return each.bytes() >= room; });
+  if (fits != free.rend()) std::swap(*fits, free.back());
+  if (!free.empty()) {
+    staging = std::move(free.back());
+    free.pop_back();
+  }
+  const std::size_t before = staging.bytes();
+  staging.reserve(room);
+  count_staged(before, staging.bytes());
+  return staging.data();
+}
+
+void PutSendFifo::unstage(Pending& message) {
+  if (message.staging.bytes() == 0) return;
+  Free& free = is_short(message.staging.bytes() - sizeof(SlotHeader)) ? free_short_ : free_long_;
+  free.push_back(std::move(message.staging));
+}
+
+// A message has been read when the connection has completed its puts.
+void PutSendFifo::note_read() {
+  if (read_ == pushed_) return;
+  const std::uint64_t completed = connection_.puts_completed();
+  while (read_ < pushed_ && pending(read_).last_put <= completed) unstage(pending(read_++));
+}
+
+// One that went directly counts when the receiver has taken it: a sender that went on before would
+// begin its next call before the receiver has told where messages belong, and would fill slots.
+std::uint64_t PutSendFifo::sources_read() {
+  note_read();
+  std::uint64_t number = std::min(messages_.consumed(), read_);
+  while (number < read_ && pending(number).memory.key == 0) ++number;
+  return number;
+}
+
+void PutSendFifo::free_unneeded() {
+  while (free_long_.size() > most_kept) {
+    count_staged(free_long_.back().bytes(), 0);
+    free_long_.pop_back();
+  }
+}
+
 Result<bool> PutSendFifo::can_send() {
   UNISONO_TRY(push());
-  return messages_.has_free_slot();
+  UNISONO_ASSIGN(const bool has_slot, messages_.has_free_slot());
+  if (messages_.sent() - read_ == layout_.slots) note_read();
+  return has_slot && messages_.sent() - read_ < layout_.slots;
 }
 
 Status PutSendFifo::send(std::span<const Piece> pieces) {
@@ -40,17 +90,11 @@ Result<void*> PutSendFifo::begin(std::size_t bytes) {
 
 Status PutSendFifo::commit() { return publish(begun_bytes_, {}); }
 
-bool PutSendFifo::offers_zero_copy(std::span<const Piece> pieces) const {
-  const std::size_t bytes = total_bytes(pieces);
-  return pieces.size() <= max_offered && bytes > 0 && bytes >= options_.zero_copy_min_bytes &&
-         bytes <= layout_.payload_bytes;
-}
-
 Status PutSendFifo::offer(std::span<const Piece> pieces) {
   if (!offers_zero_copy(pieces))
     return bug("memory was offered in ", pieces.size(),
                " pieces, which this connection cannot carry");
-  stage(0);
+  note_read();
   return publish(total_bytes(pieces), pieces);
 }
 
@@ -77,7 +121,7 @@ Status PutSendFifo::send_directly(std::span<const Piece> pieces,
   if (!sends_directly(total_bytes(pieces), pieces.size()) || offsets.size() != pieces.size())
     return bug("a message was sent directly in ", pieces.size(),
                " pieces, which this connection cannot carry");
-  stage(0);
+  note_read();
   Pending& message = pending(messages_.sent());
   message.memory = destinations_.memory;
   std::ranges::copy(offsets, message.offsets.begin());
@@ -87,9 +131,10 @@ Status PutSendFifo::send_directly(std::span<const Piece> pieces,
 Status PutSendFifo::publish(std::size_t bytes, std::span<const Piece> offered,
                             std::uint64_t flags) {
   const std::uint64_t number = messages_.sent();
-  const PutHeader header{.number = number + 1, .bytes = bytes | flags, .call = call_};
   Pending& message = pending(number);
-  std::memcpy(message.staging.data() + put_header_offset, &header, sizeof header);
+  message.header = {.number = number + 1, .bytes = bytes | flags, .call = call_};
+  if (offered.empty())
+    std::memcpy(message.staging.data() + put_header_offset, &message.header, sizeof(PutHeader));
   message.bytes = bytes;
   if (flags == 0) message.memory = {};
   message.offered_count = 0;
@@ -115,20 +160,20 @@ Status PutSendFifo::push() {
 
 // The signal goes with the last part: a signal is seen after every put before it.
 Result<bool> PutSendFifo::push_message(Pending& message) {
-  const std::byte* head = message.staging.data() + put_header_offset;
+  const Piece head = message.offered_count > 0 ? Piece{&message.header, sizeof(PutHeader)}
+                                               : Piece{message.staging.data() + put_header_offset,
+                                                       sizeof(PutHeader) + message.bytes};
   const std::size_t offset = layout_.slot_offset(pushed_);
   for (std::size_t& part = message.parts_put; part <= message.offered_count; ++part) {
     const bool is_head = part == 0;
-    const Piece piece =
-        !is_head ? message.offered[part - 1]
-                 : Piece{head, sizeof(PutHeader) + (message.offered_count > 0 ? 0 : message.bytes)};
+    const Piece piece = is_head ? head : message.offered[part - 1];
     Signal signal;
     if (part == message.offered_count) signal = {layout_.arrived_signal, pushed_ + 1};
     const std::size_t at = is_head ? put_header_offset : sizeof(SlotHeader) + message.bytes_put;
     UNISONO_ASSIGN(const bool taken,
                    connection_.try_put(piece.data, piece.bytes, offset + at, signal));
     if (!taken) return false;
-    last_put_ = connection_.puts_started();
+    message.last_put = connection_.puts_started();
     if (!is_head) message.bytes_put += piece.bytes;
   }
   return true;
@@ -142,16 +187,19 @@ Result<bool> PutSendFifo::push_direct(Pending& message) {
     if (!taken) return false;
   }
   UNISONO_ASSIGN(const bool taken,
-                 connection_.try_put(message.staging.data() + put_header_offset, sizeof(PutHeader),
+                 connection_.try_put(&message.header, sizeof(PutHeader),
                                      layout_.slot_offset(pushed_) + put_header_offset,
                                      {layout_.arrived_signal, pushed_ + 1}));
-  if (taken) last_put_ = connection_.puts_started();
+  if (taken) message.last_put = connection_.puts_started();
   return taken;
 }
 
 Result<bool> PutSendFifo::flush() {
   UNISONO_TRY(push());
-  return pushed_ == messages_.sent() && connection_.puts_completed() >= last_put_;
+  note_read();
+  if (read_ < messages_.sent()) return false;
+  free_unneeded();
+  return true;
 }
 
 std::size_t PutSendFifo::memory_bytes() const {

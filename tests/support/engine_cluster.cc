@@ -77,7 +77,7 @@ class EngineCluster::Resources : public engine::Resources {
     auto connection = ready(peer, channel);
     if (!connection.ok()) return connection.take_error();
     if (*connection == nullptr) return nullptr;
-    auto& fifo = sends_[{peer, channel, protocol}];
+    auto& fifo = sends_[{peer, channel, transport::carrier(**connection, protocol)}];
     if (!fifo) fifo = transport::make_send_fifo(**connection, protocol, cluster_.options_);
     return fifo.get();
   }
@@ -85,7 +85,7 @@ class EngineCluster::Resources : public engine::Resources {
     auto connection = ready(peer, channel);
     if (!connection.ok()) return connection.take_error();
     if (*connection == nullptr) return nullptr;
-    auto& fifo = recvs_[{peer, channel, protocol}];
+    auto& fifo = recvs_[{peer, channel, transport::carrier(**connection, protocol)}];
     if (!fifo) {
       auto made = transport::make_recv_fifo(**connection, protocol, cluster_.options_);
       if (!made.ok()) return made.take_error();

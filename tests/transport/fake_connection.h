@@ -58,7 +58,9 @@ class FakeConnection final : public transport::Connection {
     return true;
   }
   std::uint64_t puts_started() const override { return puts_.size(); }
-  std::uint64_t puts_completed() const override { return puts_.size(); }
+  std::uint64_t puts_completed() const override {
+    return std::min<std::uint64_t>(puts_.size(), most_completed_);
+  }
   Status reserve_at_peer(std::size_t offset, std::size_t bytes) override {
     reserved_end_ = std::max(reserved_end_, offset + bytes);
     return {};
@@ -78,6 +80,8 @@ class FakeConnection final : public transport::Connection {
   std::size_t reserved_end() const { return reserved_end_; }
   // Takes so many more puts of bytes; without limit at first.
   void take_only(std::size_t puts) { room_ = taken_ + puts; }
+  // Completes the first so many puts; all at first.
+  void complete_only(std::size_t puts) { most_completed_ = puts; }
 
  private:
   sys::PrivateMemory memory_;
@@ -88,6 +92,7 @@ class FakeConnection final : public transport::Connection {
   std::vector<Put> puts_;
   std::size_t taken_ = 0;
   std::size_t room_ = SIZE_MAX;
+  std::size_t most_completed_ = SIZE_MAX;
   std::size_t reserved_end_ = 0;
 };
 

@@ -100,7 +100,7 @@ TEST_P(DirectFifo, EachMessageIsAtItsDestinationOrInItsSlot) {
       const std::uint64_t number = recv_->received();
       ASSERT_TRUE(recv_->release().ok());
       // Then the pieces may change.
-      ASSERT_TRUE(until([&]() -> Result<bool> { return send_->consumed() > number; }));
+      ASSERT_TRUE(until([&]() -> Result<bool> { return send_->sources_read() > number; }));
     }
     EXPECT_EQ(std::ranges::count(memory, std::byte{9}) >= std::ssize(memory) - 1100, true);
     recv_->withdraw();
@@ -147,7 +147,7 @@ struct HostileSender {
                     .ok());
   }
   const FifoOptions options = options_of_test();
-  const FifoLayout layout = fifo_layout(options, Protocol::simple);
+  const FifoLayout layout = put_layout(options);
   FakeConnection a{0, 1, fifo_geometry(options)}, b{1, 0, fifo_geometry(options)};
   std::unique_ptr<RecvFifo> recv;
 };
@@ -177,7 +177,7 @@ TEST(HostileDirectFifo, AMessageThatIsTakenFromItsSlotMustBeThere) {
 // A receiver that lists more than there is room for, which only its sender's count bounds.
 TEST(HostileDirectFifo, AListIsCutToItsRoomAndHasTheNumberOfItsSignal) {
   const FifoOptions options = options_of_test();
-  const FifoLayout layout = fifo_layout(options, Protocol::simple);
+  const FifoLayout layout = put_layout(options);
   FakeConnection a{0, 1, fifo_geometry(options)}, b{1, 0, fifo_geometry(options)};
   a.join(b);
   b.join(a);
@@ -207,7 +207,7 @@ TEST(HostileDirectFifo, AListIsCutToItsRoomAndHasTheNumberOfItsSignal) {
 
 // A receiver that has begun to overwrite a list leaves the last one as it is.
 TEST(HostileDirectFifo, TwoListsLieSideBySide) {
-  const FifoLayout layout = fifo_layout(options_of_test(), Protocol::simple);
+  const FifoLayout layout = put_layout(options_of_test());
   EXPECT_EQ(layout.list_offset(2), layout.destinations_offset);
   EXPECT_EQ(layout.list_offset(3), layout.destinations_offset + sizeof(DestinationList));
   EXPECT_EQ(layout.list_offset(4), layout.list_offset(2));

@@ -33,12 +33,34 @@ TEST(FifoLayout, SlotsDoNotOverlapAndFillTheRegion) {
       EXPECT_EQ(layout.slot_offset(number) % slot_alignment, 0u);
       end += layout.slot_stride;
     }
-    EXPECT_EQ(layout.list_offset(2), end);
-    end += sizeof(DestinationList);
-    EXPECT_EQ(layout.list_offset(1), end);
-    end += sizeof(DestinationList);
   }
   EXPECT_EQ(fifo_geometry(options).region_bytes, end);
+}
+
+TEST(FifoLayout, WhereNothingIsMappedOneSetOfSlotsHoldsMessagesOfEveryProtocol) {
+  const std::size_t least = 64, most = std::size_t{1} << 20;
+  for (const std::size_t simple : {least, most})
+    for (const std::size_t ll : {least, most})
+      for (const std::size_t ll128 : {2 * least, most}) {
+        const FifoOptions options{.slots = 2,
+                                  .simple_slot_bytes = simple,
+                                  .ll_slot_bytes = ll,
+                                  .ll128_slot_bytes = ll128};
+        ASSERT_TRUE(options.check().ok());
+        const FifoLayout layout = put_layout(options);
+        for (const Protocol protocol : {Protocol::simple, Protocol::ll, Protocol::ll128})
+          EXPECT_GE(layout.payload_bytes, slot_payload_bytes(options, protocol));
+        std::size_t end = 0;
+        for (std::uint64_t number = 4; number < 6; ++number) {
+          EXPECT_EQ(layout.slot_offset(number), end);
+          EXPECT_EQ(layout.slot_offset(number) % slot_alignment, 0u);
+          end += layout.slot_stride;
+        }
+        EXPECT_GE(layout.slot_stride, sizeof(SlotHeader) + layout.payload_bytes);
+        EXPECT_EQ(layout.list_offset(2), end);
+        EXPECT_EQ(layout.list_offset(3), end + sizeof(DestinationList));
+        EXPECT_LE(end + 2 * sizeof(DestinationList), fifo_geometry(options).region_bytes);
+      }
 }
 
 TEST(FifoLayout, OtherOptionsHaveAnotherFingerprint) {

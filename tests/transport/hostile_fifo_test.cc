@@ -32,7 +32,7 @@ struct Ends {
                 const FifoOptions& options = small_options())
       : a(0, 1, fifo_geometry(options)),
         b(1, 0, fifo_geometry(options)),
-        layout(fifo_layout(options, protocol)) {
+        layout(how == How::put ? put_layout(options) : fifo_layout(options, protocol)) {
     if (how == How::put) {
       a.join(b);
       b.join(a);
@@ -99,6 +99,37 @@ TEST(HostileFifo, CreditsThatWereNeverSentOrAreTakenBackAreRefused) {
                 str("rank 1 released ", claimed,
                     " slots in total; it had released 1 before, and 5 messages were sent"));
     }
+  }
+}
+
+TEST(HostileFifo, ASlotThatIsGivenBackBeforeItsBytesHaveLeftStaysTaken) {
+  Ends ends(Protocol::simple, How::put);
+  ends.a.complete_only(0);
+  ends.fill(1000);
+  EXPECT_TRUE(ends.b.try_put(nullptr, 0, 0, {ends.layout.credit_signal, 4}).ok());
+  EXPECT_EQ(ends.send->consumed(), 4u);
+  EXPECT_EQ(ends.send->sources_read(), 0u);
+  EXPECT_FALSE(*ends.send->can_send());
+  EXPECT_FALSE(*ends.send->flush());
+  ends.a.complete_only(1);
+  EXPECT_TRUE(*ends.send->can_send());
+  EXPECT_EQ(ends.send->sources_read(), 1u);
+}
+
+// Short messages are those of up to 999 bytes here.
+TEST(PutFifo, StagesInAsManyBuffersAsMessagesAreUnderWayAndKeepsTwoOfLongOnes) {
+  for (const std::size_t bytes : {std::size_t{999}, std::size_t{1000}}) {
+    Ends ends(Protocol::simple, How::put);
+    const std::size_t empty = ends.send->memory_bytes();
+    for (int n = 0; n < 10; ++n) ends.pass(bytes);
+    const std::size_t buffer = ends.send->memory_bytes() - empty;
+    EXPECT_EQ(buffer, sizeof(SlotHeader) + bytes);
+    ends.a.complete_only(10);
+    ends.fill(bytes);
+    EXPECT_EQ(ends.send->memory_bytes(), empty + 4 * buffer);
+    ends.a.complete_only(SIZE_MAX);
+    EXPECT_TRUE(*ends.send->flush());
+    EXPECT_EQ(ends.send->memory_bytes(), empty + (bytes == 1000 ? 2 : 4) * buffer);
   }
 }
 

@@ -79,6 +79,7 @@ Result<Connections::Entry*> Connections::ready_entry(int peer, int channel) {
 Result<transport::SendFifo*> Connections::send_fifo(int peer, int channel, Protocol protocol) {
   UNISONO_ASSIGN(Entry * entry, ready_entry(peer, channel));
   if (entry == nullptr) return nullptr;
+  protocol = transport::carrier(*entry->connection, protocol);
   auto& fifo = entry->send[static_cast<std::size_t>(protocol)];
   if (!fifo) {
     begin_making();
@@ -93,6 +94,7 @@ Result<transport::SendFifo*> Connections::send_fifo(int peer, int channel, Proto
 Result<transport::RecvFifo*> Connections::recv_fifo(int peer, int channel, Protocol protocol) {
   UNISONO_ASSIGN(Entry * entry, ready_entry(peer, channel));
   if (entry == nullptr) return nullptr;
+  protocol = transport::carrier(*entry->connection, protocol);
   auto& fifo = entry->recv[static_cast<std::size_t>(protocol)];
   if (!fifo) {
     begin_making();

@@ -69,7 +69,7 @@ Result<bool> ThreadBlockRun::finished(CallState& call) {
     waiting_ = {};  // what it waited for before must not be told, nor looked for, any more
     return true;
   }
-  return block_on(Waiting::Kind::consumption, offers_.back().message + 1, send_->consumed(),
+  return block_on(Waiting::Kind::consumption, offers_.back().message + 1, send_->sources_read(),
                   block_->send_peer);
 }
 
@@ -187,7 +187,7 @@ bool ThreadBlockRun::destination_free(CallState& call) {
   for (ThreadBlockRun& other : call.blocks) {
     if (other.has_offers() && other.offers(destination_))
       return block_on(Waiting::Kind::consumption, other.offers_.back().message + 1,
-                      other.send_->consumed(), other.block_->send_peer);
+                      other.send_->sources_read(), other.block_->send_peer);
   }
   return true;
 }
@@ -203,8 +203,8 @@ bool ThreadBlockRun::offers(const std::vector<Extent>& destination) {
 
 void ThreadBlockRun::retire_offers() {
   if (!has_offers()) return;
-  const std::uint64_t consumed = send_->consumed();
-  while (has_offers() && offers_[first_offer_].message < consumed) ++first_offer_;
+  const std::uint64_t read = send_->sources_read();
+  while (has_offers() && offers_[first_offer_].message < read) ++first_offer_;
   if (has_offers()) return;
   offers_.clear();
   first_offer_ = 0;
