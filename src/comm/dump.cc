@@ -92,13 +92,17 @@ std::string json_of(const Communicator::Core& core, const trace::Record& record,
 // A copy of some 30 KB from the device takes 20 us, unless the driver is busy.
 constexpr std::int64_t patience_with_stamps_ns = 100'000'000;
 
-// What kernels told of their launches, if they do; asks the device for `patience_ns` at most.
-void complete_by_stamps(const Communicator::Core& core, trace::Record& record,
-                        std::int64_t patience_ns) {
+// What kernels tell of their waits and, if they stamp, of their launches; asks the device for
+// `patience_ns` at most.
+void complete_by_kernels(const Communicator::Core& core, trace::Record& record,
+                         std::int64_t patience_ns) {
   const DevicePath* const device = core.device();
-  if (device == nullptr || device->connections().stamps() == nullptr) return;
-  if (patience_ns > 0) device->connections().stamps()->refresh(patience_ns);
-  device->connections().stamps()->complete(record);
+  if (device == nullptr) return;
+  if (KernelStamps* const stamps = device->connections().stamps()) {
+    if (patience_ns > 0) stamps->refresh(patience_ns);
+    stamps->complete(record);
+  }
+  trace::take_waits(record, device->connections().engine().long_waits());
 }
 
 // Lives as long as the process: its thread may wait in it when static objects are destroyed.
@@ -264,8 +268,8 @@ class Registry {
     });
   }
 
-  // It waits for no thread that drives a communicator, and asks no device: what kernels stamp is as
-  // old as the last look at the streams.
+  // It waits for no thread that drives a communicator, and asks no device: what kernels stamp, and
+  // which calls have ended, is as old as the last look at the streams.
   std::string answer(const sys::LocalSocket& asked, std::string_view request) {
     const auto entries = entries_asked_for(request);
     if (!entries) return {};
@@ -274,7 +278,7 @@ class Registry {
     for_each([&](const Watched& one) {
       if (one.socket.get() != &asked) return;
       trace::Record record = one.core->scheduler->record();
-      complete_by_stamps(*one.core, record, 0);
+      complete_by_kernels(*one.core, record, 0);
       keep_open_and_newest(record.collectives, *entries);
       keep_open_and_newest(record.messages, *entries);
       const auto replays = static_cast<std::ptrdiff_t>(record.replays.size());
@@ -325,7 +329,7 @@ class WatchUntilGone final : public Watch {
 
 std::string newest_json_of(const Communicator::Core& core, trace::Record record,
                            std::string_view cause, trace::Form form) {
-  complete_by_stamps(core, record, patience_with_stamps_ns);
+  complete_by_kernels(core, record, patience_with_stamps_ns);
   trace::keep_newest(record.collectives);
   trace::keep_newest(record.messages);
   return json_of(core, record, cause, form);

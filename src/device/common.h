@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "device/long_wait.h"
+
 namespace unisono::device {
 
 inline constexpr int threads_per_block = 512;
@@ -60,6 +62,7 @@ struct Mailbox {
   alignas(128) std::uint32_t stop;   // host to kernels: give up
   alignas(128) std::uint32_t taken;  // the first wait that is given up takes the record below
   Failure failure;
+  alignas(128) LongWait waits[most_long_waits];  // by thread block
 };
 
 }  // namespace unisono::device

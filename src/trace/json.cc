@@ -160,6 +160,11 @@ std::string to_json(const Owner& owner, const Record& record, std::string_view c
   }
   if (record.device_clock_error_ns != 0)
     writer.member("device_clock_error_ns", record.device_clock_error_ns);
+  if (!record.waits.empty()) {
+    writer.key("waits").begin_array();
+    for (const Waiting& waiting : record.waits) write(writer, waiting);
+    writer.end_array();
+  }
   write(writer, "collectives", record.collectives, form);
   write(writer, "messages", record.messages, form);
   if (!record.replays.empty()) write(writer, record.replays);

@@ -128,4 +128,19 @@ ClockAnchor ClockAnchor::now() {
           .wall_ns = nanoseconds(std::chrono::system_clock())};
 }
 
+void take_waits(Record& record, std::vector<Waiting> waits) {
+  record.waits = std::move(waits);
+  if (record.waits.empty()) return;
+  Entry* oldest = nullptr;
+  for (std::vector<Entry>* entries : {&record.collectives, &record.messages})
+    for (Entry& entry : *entries) {
+      const bool is_open = entry.state == State::scheduled || entry.state == State::started;
+      if (is_open && entry.launch != 0 && !entry.is_captured &&
+          (oldest == nullptr || entry.launch < oldest->launch))
+        oldest = &entry;
+    }
+  if (oldest != nullptr && oldest->waiting.kind == Waiting::Kind::nothing)
+    oldest->waiting = record.waits.front();
+}
+
 }  // namespace unisono::trace

@@ -197,8 +197,12 @@ struct Record {
   std::vector<Entry> messages;
   std::vector<Replay> replays;
   std::int64_t device_clock_error_ns = 0;  // of stamped times; 0: there are none
+  std::vector<Waiting> waits;              // of a kernel's thread blocks that have waited for long
   std::optional<Failure> failure;
 };
+
+// What thread blocks of the kernel that runs wait for: of the oldest launch that has not ended.
+void take_waits(Record& record, std::vector<Waiting> waits);
 
 // docs/reference/record.md; docs/schema/record-v2.schema.json. `cause` says why it is written:
 // "request", "signal", "failure", "peer" or "exit"; of NCCL's plugin, "quiet" or "finalize".

@@ -245,6 +245,52 @@ TEST_P(GpuStamps, AHangIsStartedAndTheErrorSaysWhatItWaitsFor) {
   }
 }
 
+// The last rank comes when the others have said, without stamps, what they wait for.
+TEST_P(GpuStamps, WhatThreadBlocksWaitForIsToldWhileTheyDo) {
+  RanksOptions without = options(std::chrono::seconds(60));
+  without.settings.clear();
+  for (const Protocol protocol : {Protocol::ll, Protocol::ll128, Protocol::simple}) {
+    SCOPED_TRACE(name(protocol));
+    std::latch looked(GetParam() - 1);
+    std::atomic<int> waits_for_the_last = 0;
+    run_ranks(without, [&](Communicator& communicator) {
+      Rank rank(communicator);
+      const int last = communicator.size() - 1;
+      ASSERT_TRUE(rank.all_reduce(64, protocol).ok());
+      ASSERT_TRUE(rank.stream.synchronize().ok());
+      EXPECT_EQ(record_of(communicator).find("waits"), nullptr);
+      if (communicator.rank() == last) looked.wait();
+      EXPECT_TRUE(rank.all_reduce(64, protocol).ok());
+      EXPECT_TRUE(rank.all_reduce(64, protocol).ok());
+      if (communicator.rank() != last) {
+        // Of those that wait, each for another one, some wait for the last.
+        const json::Value record = record_that(communicator, [&](const json::Value& one) {
+          const json::Value* const waits = one.find("waits");
+          if (waits == nullptr) return waits_for_the_last > 0;
+          for (const json::Value& waiting : waits->array())
+            if (waiting.find("peer")->integer() == last) ++waits_for_the_last;
+          return waits_for_the_last > 0;
+        });
+        looked.count_down();
+        EXPECT_GE(waits_for_the_last, 1);
+        const auto& calls = record.find("collectives")->array();
+        ASSERT_EQ(calls.size(), 3U);
+        EXPECT_EQ(calls[2].find("waiting"), nullptr);
+        const json::Value* const waits = record.find("waits");
+        EXPECT_EQ(calls[1].find("waiting") != nullptr, waits != nullptr);
+        if (waits != nullptr)
+          for (const json::Value& waiting : waits->array()) {
+            EXPECT_NE(waiting.find("peer")->integer(), communicator.rank());
+            if (waiting.find("kind")->string() == "message")
+              EXPECT_GT(waiting.find("expected")->integer(), waiting.find("got")->integer());
+          }
+      }
+      ASSERT_TRUE(rank.stream.synchronize().ok());
+      EXPECT_EQ(record_that(communicator, have_ended()).find("waits"), nullptr);
+    });
+  }
+}
+
 TEST_P(GpuStamps, WithoutTheSettingThereAreNone) {
   RanksOptions without = options(std::chrono::seconds(20));
   without.settings.clear();

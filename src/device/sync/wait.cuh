@@ -1,5 +1,5 @@
-// Bounded waiting: every spin has a deadline and heeds the host's word to stop, and the first that
-// is given up tells the host what it waited for.
+// Bounded waiting: every spin has a deadline and heeds the host's word to stop. One that takes long
+// tells the host what it waits for, and the first that is given up what it waited for.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +49,9 @@ __device__ inline std::uint32_t reason_to_stop(const Watch& watch) {
   return 0;
 }
 
-__device__ __noinline__ void report(Watch watch, std::uint32_t reason, Place place, Wanted wanted,
-                                    std::uint64_t got) {
+__device__ __forceinline__ void report_here(const Watch& watch, std::uint32_t reason,
+                                            const Place& place, const Wanted& wanted,
+                                            std::uint64_t got) {
   if (atomicExch(watch.stopped, 1U) != 0) return;
   Failure& failure = watch.mailbox->failure;
   failure.kind = wanted.kind;
@@ -65,6 +66,39 @@ __device__ __noinline__ void report(Watch watch, std::uint32_t reason, Place pla
   // Release: the host reads the record once it has seen `state`.
   ptx::store_release_sys(&failure.state, reason);
 }
+__device__ __noinline__ void report(Watch watch, std::uint32_t reason, Place place, Wanted wanted,
+                                    std::uint64_t got) {
+  report_here(watch, reason, place, wanted, got);
+}
+
+// To the host's memory, and waits for no answer. Of a block's waiting threads the last one's word
+// stays; where another's wait ends, it says so again.
+__device__ __forceinline__ void tell(const Watch& watch, const Place& place, uint4 words) {
+  if (place.block < most_long_waits)
+    ptx::store_relaxed_sys(reinterpret_cast<uint4*>(&watch.mailbox->waits[place.block]), words);
+}
+__device__ __forceinline__ void tell_wait(const Watch& watch, const Place& place,
+                                          const Wanted& wanted, std::uint64_t got) {
+  const unsigned channel = static_cast<unsigned>(wanted.channel) & 0xfffU;
+  tell(watch, place,
+       {static_cast<unsigned>(wanted.expected), static_cast<unsigned>(got),
+        wanted.kind | channel << long_wait_channel_shift |
+            static_cast<unsigned>(wanted.peer) << long_wait_peer_shift,
+        (static_cast<unsigned>(place.step) & 0xffffU) | static_cast<unsigned>(place.tile)
+                                                            << long_wait_tile_shift});
+}
+
+// Of a wait that takes long: its deadline, or 0 where it is given up. Not in line, for the waiting
+// kernel's registers.
+__device__ __noinline__ std::int64_t look_around(Watch watch, Place place, Wanted wanted,
+                                                 std::uint64_t got) {
+  if (const std::uint32_t reason = reason_to_stop(watch)) {
+    report_here(watch, reason, place, wanted, got);
+    return 0;
+  }
+  tell_wait(watch, place, wanted, got);
+  return watch.deadline_ns;
+}
 
 // Calls look() until it says true; false if the wait was given up. `look` tells what it saw last.
 // It polls relaxed: an acquire at each poll would empty the first-level cache each time, so a
@@ -73,32 +107,35 @@ template <class Look>
 __device__ bool wait_until(const Watch& watch, const Place& place, const Wanted& wanted,
                            Look look) {
   std::uint64_t seen = 0;
-  for (std::uint32_t polls = 1; !look(seen); ++polls) {
+  std::uint32_t polls = 1;
+  for (; !look(seen); ++polls) {
     if (polls % polls_between_looks != 0) continue;
     if (const std::uint32_t reason = reason_to_stop(watch)) {
       report(watch, reason, place, wanted, seen);
       return false;
     }
+    tell_wait(watch, place, wanted, seen);
   }
+  if (polls > polls_between_looks) tell(watch, place, {});
   return true;
 }
 
-// The same by all threads of a warp: until look() is true in each of them. `wanted` is looked at
-// when the wait is given up, in the first thread that still misses something.
+// The same by all threads of a warp: until look() is true in each of them, or one that still misses
+// something gives up.
 template <class Look>
 __device__ bool wait_until_in_warp(const Watch& watch, const Place& place, const Wanted& wanted,
                                    Look look) {
   constexpr unsigned all = 0xffffffffU;
   for (std::uint32_t polls = 1;; ++polls) {
     std::uint64_t seen = 0;
-    const unsigned missing = __ballot_sync(all, !look(seen));
-    if (missing == 0) return true;
+    const bool is_missing = !look(seen);
+    if (!__any_sync(all, is_missing)) {
+      if (polls > polls_between_looks) tell(watch, place, {});
+      return true;
+    }
     if (polls % polls_between_looks != 0) continue;
-    const std::uint32_t reason = __reduce_max_sync(all, reason_to_stop(watch));
-    if (reason == 0) continue;
-    if (static_cast<int>(threadIdx.x % 32) == __ffs(static_cast<int>(missing)) - 1)
-      report(watch, reason, place, wanted, seen);
-    return false;
+    if (is_missing) watch.deadline_ns = look_around(watch, place, wanted, seen);
+    if (__any_sync(all, is_missing && watch.deadline_ns == 0)) return false;
   }
 }
 

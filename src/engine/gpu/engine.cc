@@ -28,6 +28,11 @@ trace::Waiting::Kind kind_of(std::uint32_t kind) {
   }
 }
 
+// Relaxed: what waits on stays the same, and the two halves need not be of one look.
+std::atomic_ref<std::uint64_t> half_of(std::uint32_t& first) {
+  return std::atomic_ref(reinterpret_cast<std::uint64_t&>(first));
+}
+
 }  // namespace
 
 Options Options::from_settings(const Settings& from) {
@@ -111,6 +116,29 @@ bool Engine::has_given_up() const {
   // Relaxed: who asks has not yet read what it then leaves out.
   return std::atomic_ref(mailbox().stop).load(std::memory_order_relaxed) != 0 ||
          std::atomic_ref(mailbox().failure.state).load(std::memory_order_relaxed) != 0;
+}
+
+std::vector<trace::Waiting> Engine::long_waits() const {
+  std::vector<trace::Waiting> out;
+  for (int block = 0; block < device::most_long_waits; ++block) {
+    device::LongWait& at = mailbox().waits[block];
+    const std::uint64_t numbers = half_of(at.expected).load(std::memory_order_relaxed);
+    const std::uint64_t rest = half_of(at.what).load(std::memory_order_relaxed);
+    const auto what = static_cast<std::uint32_t>(rest);
+    const auto where = static_cast<std::uint32_t>(rest >> 32);
+    const trace::Waiting::Kind kind = kind_of(what & 0xf);
+    if (kind == trace::Waiting::Kind::nothing) continue;
+    out.push_back(
+        {.kind = kind,
+         .peer = static_cast<std::int16_t>(what >> device::long_wait_peer_shift),
+         .channel = static_cast<std::int32_t>(what >> device::long_wait_channel_shift) & 0xfff,
+         .thread_block = block,
+         .step = static_cast<std::int64_t>(where & 0xffff),
+         .tile = static_cast<std::int64_t>(where >> device::long_wait_tile_shift),
+         .expected = static_cast<std::uint32_t>(numbers),
+         .got = numbers >> 32});
+  }
+  return out;
 }
 
 Status Engine::failure() const {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "algorithm/algorithm.h"
 #include "device/all_pairs.h"
@@ -104,6 +105,9 @@ class Engine {
   std::uint64_t stopped_address() const { return stopped_memory_.address(); }
   // device::StampBoard, in device memory; 0: kernels stamp nothing.
   std::uint64_t stamp_board_address() const { return stamp_board_.address(); }
+  // What thread blocks on the device wait for, that have waited for some milliseconds; where they
+  // have given up, what they waited for. Any thread.
+  std::vector<trace::Waiting> long_waits() const;
   // Whether a kernel has given up, or was told to: stamps of later ends say nothing.
   bool has_given_up() const;
   // Thread blocks that are on the device at once.
