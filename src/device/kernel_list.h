@@ -58,13 +58,13 @@
   KERNEL(zero_copy, any, 8, 160, 112)
 // By default only two ranks use TMA bulk copies for sums.
 #define UNISONO_BULK_KERNELS(KERNEL) \
-  KERNEL(bulk, any, 2, 127, 112)     \
-  KERNEL(bulk, any, 4, 138, 112)     \
-  KERNEL(bulk, any, 8, 164, 112)     \
-  KERNEL(bulk, float16, 2, 100)      \
-  KERNEL(bulk, bfloat16, 2, 100)     \
-  KERNEL(bulk, float32, 2, 100)      \
-  KERNEL(bulk, float32, 4, 115)
+  KERNEL(bulk, any, 2, 128, 112)     \
+  KERNEL(bulk, any, 4, 140, 112)     \
+  KERNEL(bulk, any, 8, 166, 112)     \
+  KERNEL(bulk, float16, 2, 108)      \
+  KERNEL(bulk, bfloat16, 2, 108)     \
+  KERNEL(bulk, float32, 2, 108)      \
+  KERNEL(bulk, float32, 4, 124)
 
 #define UNISONO_KERNELS(GENERAL, SPECIALISED) \
   UNISONO_GENERAL_KERNELS(GENERAL)            \

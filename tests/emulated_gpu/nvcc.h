@@ -1,6 +1,7 @@
 // What nvcc brings, for kernels that are compiled for the host and run by simt.h.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
@@ -39,6 +40,10 @@ inline unsigned __ballot_sync(unsigned, bool value) {
   return bits;
 }
 inline int __any_sync(unsigned mask, bool value) { return __ballot_sync(mask, value) != 0 ? 1 : 0; }
+inline unsigned __reduce_max_sync(unsigned, unsigned value) {
+  const std::uint64_t* values = unisono::emulated::meet_warp(value);
+  return static_cast<unsigned>(*std::max_element(values, values + 32));
+}
 inline std::int64_t __shfl_sync(unsigned, std::int64_t value, int lane) {
   return static_cast<std::int64_t>(
       unisono::emulated::meet_warp(static_cast<std::uint64_t>(value))[lane]);

@@ -81,7 +81,7 @@ template <int most, class Data>
 __device__ __forceinline__ bool BulkWarp<most, Data>::await_loads(const Awaited& awaited) const {
   const Wanted wanted{Failure::message, launch.lines.rank, 0,
                       static_cast<std::uint64_t>(place.tile) + 1};
-  return wait_until_in_warp(watch, place, wanted, [&](std::uint64_t&) {
+  return wait_until_in_warp</*tells=*/false>(watch, place, wanted, [&](std::uint64_t&) {
     return ptx::has_phase_ended(loaded + awaited.stage, awaited.phase);
   });
 }

@@ -121,21 +121,30 @@ __device__ bool wait_until(const Watch& watch, const Place& place, const Wanted&
 }
 
 // The same by all threads of a warp: until look() is true in each of them, or one that still misses
-// something gives up.
-template <class Look>
+// something gives up. A wait for the warp's own copies is told only when it is given up.
+template <bool tells = true, class Look>
 __device__ bool wait_until_in_warp(const Watch& watch, const Place& place, const Wanted& wanted,
                                    Look look) {
   constexpr unsigned all = 0xffffffffU;
   for (std::uint32_t polls = 1;; ++polls) {
     std::uint64_t seen = 0;
-    const bool is_missing = !look(seen);
-    if (!__any_sync(all, is_missing)) {
-      if (polls > polls_between_looks) tell(watch, place, {});
+    const unsigned missing = __ballot_sync(all, !look(seen));
+    if (missing == 0) {
+      if (tells && polls > polls_between_looks) tell(watch, place, {});
       return true;
     }
     if (polls % polls_between_looks != 0) continue;
-    if (is_missing) watch.deadline_ns = look_around(watch, place, wanted, seen);
-    if (__any_sync(all, is_missing && watch.deadline_ns == 0)) return false;
+    const auto lane = static_cast<int>(threadIdx.x % 32);
+    if constexpr (tells) {
+      const bool is_missing = (missing >> lane & 1U) != 0;
+      if (is_missing) watch.deadline_ns = look_around(watch, place, wanted, seen);
+      if (__any_sync(all, is_missing && watch.deadline_ns == 0)) return false;
+    } else {
+      const std::uint32_t reason = __reduce_max_sync(all, reason_to_stop(watch));
+      if (reason == 0) continue;
+      if (lane == __ffs(static_cast<int>(missing)) - 1) report(watch, reason, place, wanted, seen);
+      return false;
+    }
   }
 }
 
