@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <latch>
 #include <random>
 #include <thread>
 #include <tuple>
@@ -397,6 +398,55 @@ TEST_P(GpuCommunicator, ACallThatItsStreamHoldsUpReachesItsDeadline) {
     EXPECT_NE(status.error().message.find("has not ended on its CUDA stream"), std::string::npos)
         << status.error().message;
     EXPECT_EQ(states_of(communicator, "one_shot"), (std::vector<std::string>{"ended", "failed"}));
+  });
+}
+
+// Its peer has done its part and closed the communicator, longer ago than a peer that is missed has
+// to come back.
+TEST_P(GpuCommunicator, ACallThatItsStreamHoldsUpOutlastsAPeerThatHasClosed) {
+  if (is_staged()) GTEST_SKIP() << "the host waits";
+  if (ranks() != 2) GTEST_SKIP() << "two ranks tell";
+  RanksOptions with = options();
+  with.timeout = std::chrono::seconds(60);
+  std::latch closed(1);
+  run_ranks(with, [&](Communicator& communicator) {
+    const auto device = device_of(communicator.rank());
+    const TestStream stream(device);
+    const auto memory = sys::cuda::Memory::allocate(device, 4096).value();
+    const auto gate = sys::cuda::Memory::allocate(device, 8).value();
+    const std::uint64_t value = communicator.rank() == 0 ? 1 : 0;  // of the gate, and of the data
+    ASSERT_TRUE(device->upload(gate.address(), &value, sizeof value).ok());
+    ASSERT_TRUE(device->upload(memory.address(), &value, sizeof value).ok());
+    auto* data = reinterpret_cast<void*>(memory.address());
+    const auto call = [&] {
+      return communicator.broadcast(data, data, 1, DataType::uint64, 0,
+                                    {.stream = stream.handle()});
+    };
+    sys::cuda::MemoryOperation wait{.address = gate.address(), .value = 1};
+    {
+      const sys::cuda::Current current(*device);
+      ASSERT_EQ(device->driver().stream_operations(stream.handle(), 1, &wait, 0),
+                sys::cuda::driver_success);
+    }
+    ASSERT_TRUE(call().ok());
+    if (communicator.rank() == 0) {
+      ASSERT_TRUE(stream.synchronize().ok());
+      EXPECT_TRUE(communicator.destroy().ok());
+      closed.count_down();
+      return;
+    }
+    closed.wait();
+    std::this_thread::sleep_for(std::chrono::seconds(12));
+    EXPECT_TRUE(communicator.failure().ok()) << communicator.failure().error().describe();
+    const std::uint64_t open = 1;
+    EXPECT_TRUE(device->upload(gate.address(), &open, sizeof open).ok());
+    EXPECT_TRUE(stream.synchronize().ok());
+    std::uint64_t got = 0;
+    ASSERT_TRUE(
+        device->copy(reinterpret_cast<sys::cuda::DeviceAddress>(&got), memory.address(), sizeof got)
+            .ok());
+    EXPECT_EQ(got, 1U);
+    EXPECT_TRUE(communicator.failure().ok());
   });
 }
 

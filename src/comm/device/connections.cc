@@ -388,7 +388,10 @@ Status DeviceConnections::check_peers() {
   if (entries_.empty()) return {};
   next_checked_ = (next_checked_ + 1) % entries_.size();
   const auto entry = std::next(entries_.begin(), static_cast<std::ptrdiff_t>(next_checked_));
-  return entry->second.connection->check_peer();
+  Status lives = entry->second.connection->check_peer();
+  // A peer that has closed may have done its part of a call that has not begun here.
+  const bool waits = engine_->copy_links().is_waiting() || !engine_->long_waits().empty();
+  return waits ? std::move(lives) : Status();
 }
 
 }  // namespace unisono::comm
