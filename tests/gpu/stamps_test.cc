@@ -281,8 +281,9 @@ TEST_P(GpuStamps, WhatThreadBlocksWaitForIsToldWhileTheyDo) {
         if (waits != nullptr)
           for (const json::Value& waiting : waits->array()) {
             EXPECT_NE(waiting.find("peer")->integer(), communicator.rank());
-            if (waiting.find("kind")->string() == "message")
+            if (waiting.find("kind")->string() == "message") {
               EXPECT_GT(waiting.find("expected")->integer(), waiting.find("got")->integer());
+            }
           }
       }
       ASSERT_TRUE(rank.stream.synchronize().ok());
