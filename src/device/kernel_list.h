@@ -86,6 +86,7 @@ enum class KernelFamily : std::uint8_t {
   UNISONO_GENERAL_KERNELS(UNISONO_KERNEL)
 };
 #undef UNISONO_KERNEL
+// Each adds one. NOLINTNEXTLINE(bugprone-macro-parentheses)
 #define UNISONO_KERNEL(...) +1
 inline constexpr int kernel_families =
     static_cast<int>(KernelFamily::bulk) + 1 UNISONO_GENERAL_KERNELS(UNISONO_KERNEL);
