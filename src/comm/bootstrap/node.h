@@ -89,7 +89,7 @@ class ControlNode {
   Directory& directory() { return *directory_; }
 
   // Who answers surveys from now on (survey.h), each on a connection of its own. It takes the
-  // channel, or fails: whoever asked is told why.
+  // channel; where it fails, the rank that asked is told why.
   using ServeSurvey =
       std::function<Status(std::unique_ptr<Channel>& channel, std::span<const std::byte> payload)>;
   void serve_surveys(ServeSurvey serve) { serve_survey_ = std::move(serve); }
@@ -169,7 +169,7 @@ class ControlNode {
   sys::Task<void> serve(sys::Admitted admitted);
   sys::Task<Status> serve_checked(sys::Admitted admitted);
   sys::Task<Status> serve_enrolment(std::unique_ptr<Channel> channel, Enrolment enrolment);
-  // Tells whoever opened the channel why it is closed; ends with the error.
+  // Tells the process at the other end why the channel is closed; returns the error.
   sys::Task<Status> refuse(std::unique_ptr<Channel> channel, Error error);
   sys::Task<void> read_loop(Link& link);
   // Whether it was in order.
