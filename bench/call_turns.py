@@ -1,5 +1,7 @@
 """Two builds of call_bench in turn: `python bench/call_turns.py BASE NEW RUNS [ARGUMENTS of both]`.
 
+BASE and NEW may be commands with arguments of their own, of other benches that print such lines.
+
 Runs of a few tenths of a second take turns, and each pair changes its order, so that what the
 machine does meanwhile touches both alike. Prints for each case the medians and the first quartiles
 of both in us, and the ratio of the new build to the base: the median over the pairs with its
@@ -7,6 +9,7 @@ quartiles, and of the least times. Where other programs run, quartiles say more 
 """
 
 import re
+import shlex
 import statistics
 import subprocess
 import sys
@@ -16,7 +19,9 @@ LINE = re.compile(r"(\w+) +(\d+ \w+) +([\d.]+) us")
 
 def times_of(program: str, arguments: list[str]) -> dict[str, float]:
     """Each case's time in us."""
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*shlex.split(program), *arguments], capture_output=True, text=True, check=True
+    )
     return {
         f"{found[1]} {found[2]}": float(found[3])
         for found in map(LINE.match, done.stdout.splitlines())

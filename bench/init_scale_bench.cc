@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "../tests/support/open_gate.h"
 #include "base/str.h"
 #include "comm/bootstrap/directory.h"
 #include "comm/bootstrap/group.h"
@@ -35,7 +36,6 @@ using Bytes = std::vector<std::byte>;
 
 constexpr std::int64_t second_ns = 1'000'000'000;
 constexpr std::int64_t timeout_ns = 600 * second_ns;
-constexpr int ranks_per_host = 8;
 const WireProtection wire{sys::Protection::authenticate, true};
 
 double seconds(std::int64_t ns) { return static_cast<double>(ns) / 1e9; }
@@ -180,9 +180,14 @@ Figures figures_of(const sys::Simulation& simulation, int ranks, std::int64_t be
 
 // --- Unisono ------------------------------------------------------------------------------------
 
+struct Way {
+  const char* rendezvous = "tcp";
+  int ranks_per_host = 8;
+};
+
 // As Communicator::init: joins, agrees that all have made their transports, meets.
-sys::Task<void> initialise(sys::World& world, int rank, int ranks, std::string rendezvous,
-                           int& ready) {
+sys::Task<void> initialise(sys::World& world, int rank, int ranks, int ranks_per_host,
+                           std::string rendezvous, int& ready) {
   BootstrapOptions options;
   options.rank = rank;
   options.world_size = ranks;
@@ -211,26 +216,25 @@ sys::Task<void> initialise(sys::World& world, int rank, int ranks, std::string r
   }
 }
 
-Figures run_unisono(int ranks, const sys::ProcessCosts& costs, bool by_file) {
+Figures run_unisono(int ranks, const sys::ProcessCosts& costs, const Way& way) {
   const std::int64_t began_ns = thread_ns();
   sys::Simulation simulation(world_with(costs));
-  for (int rank = 0; rank < ranks; ++rank) simulation.add_process(str("rank", rank));
-  int ready = 0;
-  const std::string rendezvous = by_file ? "file:///rendezvous" : "tcp://rank0:29500";
   for (int rank = 0; rank < ranks; ++rank)
-    simulation.start(rank, initialise(simulation.world(rank), rank, ranks, rendezvous, ready));
+    simulation.add_process(str("host", rank / way.ranks_per_host));
+  int ready = 0;
+  const std::string rendezvous =
+      std::string_view(way.rendezvous) == "file" ? "file:///rendezvous" : "tcp://host0:29500";
+  for (int rank = 0; rank < ranks; ++rank)
+    simulation.start(rank, initialise(simulation.world(rank), rank, ranks, way.ranks_per_host,
+                                      rendezvous, ready));
   require(simulation.run(timeout_ns), "the job did not start");
   return figures_of(simulation, ranks, began_ns);
 }
 
 // --- NCCL's way ---------------------------------------------------------------------------------
 
-class OpenGate final : public sys::Gate {
+class OpenGate final : public test::OpenGate {
  public:
-  std::vector<std::byte> challenge(std::uint64_t) const override { return {}; }
-  std::size_t answer_bytes() const override { return 0; }
-  Status check(std::uint64_t, std::span<const std::byte>) const override { return {}; }
-  std::vector<std::byte> refusal(std::uint64_t) const override { return {}; }
   std::size_t most_waiting() const override { return SIZE_MAX; }
 };
 const OpenGate open_gate;
@@ -357,12 +361,13 @@ int rounds_of(int ranks, const Figures& figures) {
   return 2 * figures.attempts + 6 * TreePlace(0, ranks, default_fan_out).height();
 }
 
-void print(int ranks, const char* way, const Figures& figures, double nccl, double paper) {
+void print(int ranks, const Way& way, const Figures& figures, double nccl, double paper) {
   const double own = seconds(figures.virtual_ns);
-  std::printf("| %d | %s | %d | %.0f | %.1f | %d | %.3f | %.1f | %.1f | %.0f | %.1f | %.2f |\n",
-              ranks, way, rounds_of(ranks, figures), 2 * std::log2(ranks) + 8,
-              static_cast<double>(figures.bytes) / 1e3, figures.connections, own, nccl, paper,
-              nccl / own, seconds(figures.processor_ns), figures.gib);
+  std::printf(
+      "| %d | %d | %s | %d | %.0f | %.1f | %d | %.3f | %.1f | %.1f | %.0f | %.1f | %.2f |\n", ranks,
+      way.ranks_per_host, way.rendezvous, rounds_of(ranks, figures), 2 * std::log2(ranks) + 8,
+      static_cast<double>(figures.bytes) / 1e3, figures.connections, own, nccl, paper, nccl / own,
+      seconds(figures.processor_ns), figures.gib);
   std::fflush(stdout);
 }
 
@@ -370,8 +375,7 @@ void print(int ranks, const char* way, const Figures& figures, double nccl, doub
 
 int main(int argc, char** argv) {
   std::vector<int> sizes;
-  for (int i = 1; i < argc; ++i)
-    sizes.push_back(static_cast<int>(std::strtol(argv[i], nullptr, 10)));
+  for (int i = 1; i < argc; ++i) sizes.push_back(std::atoi(argv[i]));
   if (sizes.empty()) sizes = {1024, 8192, 96'000, 100'000};
   const sys::ProcessCosts costs = measure_costs();
   std::printf(
@@ -381,15 +385,16 @@ int main(int argc, char** argv) {
       costs.byte_ns);
   const NcclModel nccl = calibrate(costs);
   std::printf(
-      "| ranks | rendezvous | rounds | 2 log2 p + 8 | kB, most of a rank | connections, most of a "
+      "| ranks | a host | rendezvous | rounds | 2 log2 p + 8 | kB, most of a rank | connections, "
+      "most of a "
       "rank | Unisono s | NCCL's way s | as in the paper s | ratio | processor s | GiB "
-      "|\n|---|---|---|---|---|---|---|---|---|---|---|---|\n");
+      "|\n|---|---|---|---|---|---|---|---|---|---|---|---|---|\n");
   for (const int ranks : sizes) {
     const double ring = seconds(run_nccl(ranks, 0, nccl.costs));
     const double steps = static_cast<double>(all_gathers) * (ranks - 1);
-    for (const bool by_file : {true, false})
-      print(ranks, by_file ? "file" : "tcp", run_unisono(ranks, nccl.costs, by_file),
-            ring + steps * nccl.step_ns / 1e9, ring + steps * nccl.paper_step_ns / 1e9);
+    for (const Way way : {Way{"file", 8}, Way{"tcp", 8}, Way{"tcp", 1}})
+      print(ranks, way, run_unisono(ranks, nccl.costs, way), ring + steps * nccl.step_ns / 1e9,
+            ring + steps * nccl.paper_step_ns / 1e9);
   }
   return 0;
 }

@@ -98,7 +98,8 @@ double measure_frames(sys::Protection protection, std::size_t frame_bytes_each, 
   Bytes source(frame_bytes_each, std::byte{7});
   Bytes region(frame_bytes_each);
   const ExposedMemory exposed(0, 0);
-  FrameReader reader(region.data(), exposed, geometry, 0, 0, receiver.opener());
+  Gets gets(0);
+  FrameReader reader(region.data(), exposed, gets, geometry, 0, 0, receiver.opener());
   Ignored ignored;
   const double begin = cpu_seconds();
   for (std::size_t done = 0; done < total; done += frame_bytes_each) {

@@ -49,15 +49,20 @@ unisono_test_emulated(gpu_emulated_devices 4 16
   "GpuLl128ZeroCopy.ASeedReplays" "Ranks/GpuLl128ZeroCopyPlans.*/0" "Ranks/GpuLl128ZeroCopyPlans.*/2")
 # Forked ranks open their devices themselves: a fork leaves the threads of the parent's devices
 # behind.
-unisono_test_emulated(gpu_emulated_processes 4 16 "Ranks/GpuProcesses.*" "Ranks/GpuHosts.*")
+unisono_test_emulated(gpu_emulated_processes 4 16 "Ranks/GpuProcesses.*" "Ranks/GpuHosts.*"
+  "Ranks/GpuMixedHosts.*")
 
-# NCCL's interface on devices.
+# NCCL's interface on devices: of one process, and of processes on several hosts, which are forked
+# before any device is opened.
 add_executable(nccl_devices_test "${PROJECT_SOURCE_DIR}/tests/nccl/devices/devices_test.cc"
-  "${PROJECT_SOURCE_DIR}/tests/nccl/ranks.cc")
+  "${PROJECT_SOURCE_DIR}/tests/nccl/devices/hosts_test.cc" "${PROJECT_SOURCE_DIR}/tests/nccl/ranks.cc")
 target_include_directories(nccl_devices_test PRIVATE "${PROJECT_SOURCE_DIR}/bindings")
 target_link_libraries(nccl_devices_test PRIVATE
   unisono_test_support GTest::gtest_main unisono_nccl)
 add_dependencies(nccl_devices_test emulated_gpu)
-add_test(NAME nccl_emulated_devices COMMAND nccl_devices_test)
-set_tests_properties(nccl_emulated_devices PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS}
-  ENVIRONMENT "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_DEVICES=4;UNISONO_EMULATED_SMS=16")
+foreach(suite Devices Hosts)
+  string(TOLOWER "nccl_emulated_${suite}" test)
+  add_test(NAME ${test} COMMAND nccl_devices_test "--gtest_filter=*Nccl${suite}.*")
+  set_tests_properties(${test} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS}
+    ENVIRONMENT "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_DEVICES=4;UNISONO_EMULATED_SMS=16")
+endforeach()

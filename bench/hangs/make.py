@@ -139,10 +139,12 @@ class Job:
                 return
 
     def end(self) -> None:
-        for rank, process in self.processes.items():
-            if rank not in self.exits:
-                os.killpg(process, signal.SIGKILL)
-                os.waitpid(process, 0)
+        living = [one for rank, one in self.processes.items() if rank not in self.exits]
+        # All at once: a rank that sees another one end would write its dump over.
+        for process in living:
+            os.killpg(process, signal.SIGKILL)
+        for process in living:
+            os.waitpid(process, 0)
         os.close(self._reader)
         os.close(self._writer)
 
@@ -151,6 +153,12 @@ def _wait(until: float, job: Job, mark: str) -> bool:
     while not job.marked(mark) and time.monotonic() < until and not job.is_through():
         time.sleep(0.01)
     return job.marked(mark)
+
+
+def has_failed(folder: Path) -> bool:
+    """Whether a call failed that nothing was done to: on a busy machine it may time out."""
+    records = (path.read_bytes() for path in folder.glob("dumps/*.json"))
+    return any(folder.glob("*.failed")) or any(b'"cause": "signal"' not in one for one in records)
 
 
 def make(case: Case, folder: Path, full_disk: Path | None) -> str:
@@ -165,8 +173,7 @@ def make(case: Case, folder: Path, full_disk: Path | None) -> str:
             time.sleep(random.Random(case.seed).uniform(0.3, 1.0))
             job.tell_to_dump()
             job.let_dump()
-            # On a busy machine a call may time out that nothing was done to.
-            return "failed" if any(folder.glob("*.failed")) else "healthy"
+            return "failed" if has_failed(folder) else "healthy"
         if not _wait(until, job, "struck"):
             return "not struck"
         struck, told = time.monotonic(), case.library != "torch-gloo"
@@ -220,7 +227,7 @@ def make_cpp(case: Case, folder: Path, program: Path) -> str:
             for one in processes:
                 one.send_signal(_DUMP_SIGNAL)
             time.sleep(1.0)
-            return "healthy"
+            return "failed" if has_failed(folder) else "healthy"
         others = [one for rank, one in enumerate(processes) if rank != case.victim]
         while any(one.poll() is None for one in others) and time.monotonic() < until:
             time.sleep(0.05)
@@ -229,6 +236,7 @@ def make_cpp(case: Case, folder: Path, program: Path) -> str:
     finally:
         for one in processes:
             one.kill()
+        for one in processes:
             one.wait()
 
 

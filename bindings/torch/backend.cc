@@ -1,6 +1,5 @@
 #include "backend.h"
 
-#include <c10/core/StreamGuard.h>
 #include <pybind11/pybind11.h>
 
 #include <algorithm>
@@ -18,6 +17,9 @@ namespace {
 
 // How long shutdown waits for what is under way before it aborts the group.
 constexpr std::chrono::seconds shutdown_patience(5);
+// How long the end of the process waits for hooks that run: Flight Recorder's dump takes 30 s at
+// most, 15 with stack traces and 15 without, and as long to be prepared.
+constexpr std::chrono::seconds hooks_patience(65);
 
 std::chrono::nanoseconds left_until(std::chrono::steady_clock::time_point deadline) {
   return std::max(deadline - std::chrono::steady_clock::now(),
@@ -68,6 +70,7 @@ void Backend::close_all() {
     for (const auto& [own, weak] : registry().backends)
       if (auto backend = weak.lock()) backends.push_back(std::move(backend));
   }
+  Hooks::stop_watching(deadline_after(hooks_patience));
   for (const auto& backend : backends) backend->shutdown();
   backends.clear();
   Completer::await_threads(deadline_after(shutdown_patience));
@@ -85,7 +88,10 @@ Backend::Backend(Communicator communicator, InitOptions joining, std::string nam
       timeout_(timeout),
       host_waits_(host_waits),
       fate_(std::make_shared<Fate>(communicator_)),
-      completer_(std::make_shared<Completer>()) {}
+      completer_(std::make_shared<Completer>()),
+      hooks_(std::make_shared<Hooks>(completer_)) {
+  hooks_->watch(fate_);
+}
 
 Backend::~Backend() { shutdown(); }
 
@@ -123,6 +129,12 @@ Communicator& Backend::connected(const char* operation) {
   return communicator_;
 }
 
+void Backend::check(const Status& status, const char* operation) const {
+  if (status.ok()) return;
+  hooks_->fail(status.error());
+  raise(status.error(), where(operation));
+}
+
 std::chrono::nanoseconds Backend::limit(std::chrono::milliseconds of_call) {
   const bool is_unset = of_call == c10d::kUnsetTimeout || of_call.count() <= 0;
   return (is_unset ? timeout_ : of_call) + std::exchange(added_timeout_, {});
@@ -136,28 +148,32 @@ void Backend::profile(const char* operation, const Holding& holding, bool is_asy
                   is_async);
 }
 
-c10::intrusive_ptr<Work> Backend::follow(c10d::OpType type, const char* name, Holding holding) {
-  profile(name, holding, true);
+c10::intrusive_ptr<Work> Backend::follow(c10d::OpType type, const char* name, Holding holding,
+                                         bool is_async) {
+  profile(name, holding, is_async);
   return c10::make_intrusive<Work>(rank_, type, name, place_, sequence_, std::move(holding),
-                                   completer_);
+                                   completer_, hooks_);
 }
 
 Backend::Started Backend::begun(const c10::intrusive_ptr<Work>& work,
-                                std::vector<unisono::Work> calls) {
-  work->begin(std::move(calls));
+                                std::vector<unisono::Work> calls, Hooks::Keys parts) {
+  work->begin(std::move(calls), std::move(parts));
   completer_->hold(work);
   return work;
 }
 
 unisono::Work Backend::submit(const char* name, std::span<const Message> messages,
                               std::chrono::nanoseconds patience) {
-  return take(connected(name).submit(messages, {.timeout = patience}), where(name));
+  return take(connected(name).submit(messages, {.timeout = patience}), name);
 }
 
 Backend::Started Backend::join_batch(std::vector<unisono::Work> calls, Holding holding) {
   batch_->calls.insert(batch_->calls.end(), calls.begin(), calls.end());
   batch_->holding.add(std::move(holding));
-  return nullptr;
+  if (!hooks_->any()) return nullptr;
+  auto part = c10::make_intrusive<Part>();
+  batch_->parts.push_back(part->getCompletionKey());
+  return part;
 }
 
 Backend::Started Backend::start(Operation operation, std::chrono::milliseconds timeout,
@@ -166,16 +182,23 @@ Backend::Started Backend::start(Operation operation, std::chrono::milliseconds t
   operation.call.options.timeout = limit(timeout);
   if (batch_) check_batch(operation.device, site(operation.name));
   if (operation.device.is_cuda()) return start_on_device(std::span(&operation, 1), is_async);
+  if (!is_async && !batch_ && hooks_->any()) {
+    const auto work =
+        follow(operation.type, operation.name, std::move(operation.holding), is_async);
+    check(connected(operation.name).run(operation.call), operation.name);
+    work->settle();
+    work->wait();
+    return work;
+  }
   if (!is_async && !batch_) {
     profile(operation.name, operation.holding, false);
     const ProfiledScope scope(operation.name, operation.holding);
-    if (const Status status = connected(operation.name).run(operation.call); !status.ok())
-      raise(status.error(), where(operation.name));
+    check(connected(operation.name).run(operation.call), operation.name);
     operation.holding.finish();
     return nullptr;
   }
   const auto submitted = [&] {
-    return take(connected(operation.name).submit(operation.call), where(operation.name));
+    return take(connected(operation.name).submit(operation.call), operation.name);
   };
   if (batch_) return join_batch({submitted()}, std::move(operation.holding));
   const auto work = follow(operation.type, operation.name, std::move(operation.holding));
@@ -214,91 +237,12 @@ Backend::Started Backend::start(std::vector<Operation> operations,
     break;
   }
   // What was started before a refused call keeps its memory until it ends.
-  if (batch_)
-    join_batch(std::move(calls), std::move(holding));
-  else
-    begun(work, std::move(calls));
-  if (refused) raise(*refused, where(name));
-  if (batch_) return nullptr;
-  if (is_async) return work;
+  const Started begun_or_joined =
+      batch_ ? join_batch(std::move(calls), std::move(holding)) : begun(work, std::move(calls));
+  if (refused) check(*refused, name);
+  if (is_async || batch_) return begun_or_joined;
   work->wait();
-  return nullptr;
-}
-
-// On a device ----------------------------------------------------------------------------------
-
-Device& Backend::device_of(c10::Device device, const Site& site) {
-  const int known = device_ ? device_->device().index() : communicator_.device();
-  if (known >= 0 && device.has_index() && device.index() != known)
-    refuse_parts(site.text(), " got a tensor on ", device, ", but the group has cuda:", known,
-                 " on this rank; each rank of a group has one device");
-  if (!device_) device_.emplace(device);
-  return *device_;
-}
-
-void Backend::check_batch(c10::Device device, const Site& site) {
-  if (!batch_->device) batch_->device = device;
-  if (*batch_->device != device)
-    refuse_parts(site.text(), " got a tensor on ", device, " in a batch of tensors on ",
-                 *batch_->device, "; all must be on one device");
-}
-
-Backend::Started Backend::start_on_device(std::span<Operation> operations, bool is_async) {
-  const c10d::OpType type = operations[0].type;
-  const char* const name = operations[0].name;
-  Communicator& members = connected(name);
-  Device& device = device_of(operations[0].device, site(name));
-  const c10::Stream stream = is_async || batch_ ? device.own_after_current() : device.current();
-  const c10::StreamGuard guard(stream);
-  Holding holding;
-  for (Operation& operation : operations) {
-    profile(name, operation.holding, is_async);
-    const ProfiledScope scope(name, operation.holding);
-    operation.call.options.stream = stream.native_handle();
-    operation.call.options.compute_overlap = operation.compute_overlap;
-    check(members.run(operation.call), where(name));
-    operation.holding.finish();
-    holding.add(std::move(operation.holding));
-  }
-  if (batch_) return join_batch({}, std::move(holding));
-  if (!is_async) return nullptr;
-  return follow(type, name, stream, std::move(holding));
-}
-
-Backend::Started Backend::start_on_device(c10d::OpType type, const char* name, c10::Device device,
-                                          std::span<const Message> messages, Holding holding) {
-  Communicator& members = connected(name);
-  const c10::Stream stream = device_of(device, site(name)).own_after_current();
-  const c10::StreamGuard guard(stream);
-  profile(name, holding, true);
-  const ProfiledScope scope(name, holding);
-  if (!messages.empty()) {
-    const MessageOptions options{.timeout = timeout_, .stream = stream.native_handle()};
-    check(take(members.submit(messages, options), where(name)).wait(), where(name));
-  }
-  holding.finish();
-  return follow(type, name, stream, std::move(holding));
-}
-
-Backend::Started Backend::follow(c10d::OpType type, const char* name, const c10::Stream& stream,
-                                 Holding holding) {
-  c10::Event end(stream.device_type());
-  end.record(stream);
-  return c10::make_intrusive<Work>(rank_, type, name, place_, sequence_, std::move(holding),
-                                   completer_,
-                                   OnStream{stream, std::move(end), fate_, host_waits_});
-}
-
-void Backend::eagerConnectSingleDevice(at::Device device) {
-  // A group that waits for its members connects them at the first call.
-  if (!device.is_cuda() || !communicator_.valid()) return;
-  const char* const name = "init_process_group";
-  const c10::Stream stream = device_of(device, site(name)).current();
-  const c10::StreamGuard guard(stream);
-  CallOptions options;
-  options.timeout = timeout_;
-  options.stream = stream.native_handle();
-  check(communicator_.barrier(options), where(name));
+  return hooks_->any() ? begun_or_joined : nullptr;
 }
 
 // Life -----------------------------------------------------------------------------------------
@@ -317,7 +261,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
   split_part_ = nullptr;
   Communicator part =
       take(connected("split").split(joins ? ranks[0] : -1, static_cast<int>(own - ranks.begin())),
-           where("split"));
+           "split");
   if (!joins) return nullptr;
   std::vector<std::uint64_t> members;
   for (const int rank : ranks)
@@ -353,6 +297,8 @@ void Backend::shutdown() {
     return;
   }
   const WithoutGil release;
+  if (hooks_->any()) hooks_->look();
+  hooks_->watch(nullptr);
   end_what_is_pending(
       deadline_after(std::min<std::chrono::nanoseconds>(shutdown_patience, timeout_)));
   completer_->stop(deadline_after(shutdown_patience));

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "device.h"
+#include "hooks.h"
 #include "operation.h"
 #include "tensors.h"
 #include "work.h"
@@ -73,6 +74,20 @@ class Backend : public c10d::Backend {
   // Aborts what is under way, then joins the ranks of the handles, which all call it. Returns when
   // they have come. No other call may be made at the same time, except abort().
   Started reconfigure(const c10d::ReconfigureOptions& options) override;
+#endif
+#ifdef UNISONO_HAS_HOOKS
+  bool supportsAbortHooks() const override { return true; }
+  void registerAbortHook(std::int64_t id, c10d::AbortHook hook) override {
+    hooks_->add_abort_hook(id, std::move(hook));
+  }
+  void unregisterAbortHook(std::int64_t id) override { hooks_->remove_abort_hook(id); }
+  // Without durations.
+  bool supportsCompletionHooks() const override { return true; }
+  void registerCompletionHook(std::int64_t id, c10d::CompletionHook hook) override {
+    hooks_->add_completion_hook(
+        id, [hook = std::move(hook)](std::uint64_t key) { hook({key, std::nullopt}); });
+  }
+  void unregisterCompletionHook(std::int64_t id) override { hooks_->remove_completion_hook(id); }
 #endif
   void shutdown() override;
 
@@ -137,9 +152,17 @@ class Backend : public c10d::Backend {
   std::shared_ptr<const std::string> make_place() const;
   // Begins the text of an operation's error.
   std::string where(const char* operation) const;
+  // Raises an error of the operation, after the hooks of a failure.
+  void check(const Status& status, const char* operation) const;
+  template <class T>
+  T take(Result<T> result, const char* operation) const {
+    if (!result.ok()) check(result.error(), operation);
+    return std::move(*result);
+  }
   // A call's deadline, which takes what was added for it.
   std::chrono::nanoseconds limit(std::chrono::milliseconds of_call);
-  // Runs it, and returns nothing, or starts it. PyTorch waits for what is returned.
+  // Runs it, and returns nothing or, for hooks, what is complete; or starts it. PyTorch waits for
+  // what is returned.
   Started start(Operation operation, std::chrono::milliseconds timeout, bool is_async);
   template <class AnyOptions>
   Started start(Operation operation, const AnyOptions& options) {
@@ -148,8 +171,10 @@ class Backend : public c10d::Backend {
   Started start(std::vector<Operation> operations, std::chrono::milliseconds timeout,
                 bool is_async);
   // Announces an operation in CPU memory that is about to begin, and then that it has begun.
-  c10::intrusive_ptr<Work> follow(c10d::OpType type, const char* name, Holding holding);
-  Started begun(const c10::intrusive_ptr<Work>& work, std::vector<unisono::Work> calls);
+  c10::intrusive_ptr<Work> follow(c10d::OpType type, const char* name, Holding holding,
+                                  bool is_async = true);
+  Started begun(const c10::intrusive_ptr<Work>& work, std::vector<unisono::Work> calls,
+                Hooks::Keys parts = {});
   unisono::Work submit(const char* name, std::span<const Message> messages,
                        std::chrono::nanoseconds patience);
   Started start_message(c10d::OpType type, const char* name, const at::Tensor& tensor,
@@ -160,8 +185,12 @@ class Backend : public c10d::Backend {
   Device& device_of(c10::Device device, const Site& site);
   Started start_on_device(std::span<Operation> operations, bool is_async);
   Started start_on_device(c10d::OpType type, const char* name, c10::Device device,
-                          std::span<const Message> messages, Holding holding);
-  Started follow(c10d::OpType type, const char* name, const c10::Stream& stream, Holding holding);
+                          std::span<const Message> messages, Holding holding,
+                          Hooks::Keys parts = {});
+  Started follow(c10d::OpType type, const char* name, const c10::Stream& stream, Holding holding,
+                 bool is_async, Hooks::Keys parts = {});
+  // Whether what is on the stream is announced to hooks: not while it is captured.
+  bool announces(const c10::Stream& stream) const;
   // All that is batched is on one device.
   void check_batch(c10::Device device, const Site& site);
   // Waits for all that is pending, at most so long, then aborts the group.
@@ -220,6 +249,7 @@ class Backend : public c10d::Backend {
   std::optional<Device> device_;
   std::uint64_t sequence_ = 0;  // of the last collective, so that it is the same on all ranks
   std::shared_ptr<Completer> completer_;
+  std::shared_ptr<Hooks> hooks_;
   bool is_shut_ = false;
   const pid_t process_ = getpid();
 
@@ -229,6 +259,7 @@ class Backend : public c10d::Backend {
     std::vector<Message> messages;
     std::vector<unisono::Work> calls;
     Holding holding;
+    Hooks::Keys parts;
   };
   std::optional<Batch> batch_;
   // The last split's, and this rank's part, which may be gone.

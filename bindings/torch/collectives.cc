@@ -368,10 +368,10 @@ Backend::Started Backend::barrier(const c10d::BarrierOptions& options) {
   const Site here = site("barrier");
   if (options.device && options.device->is_cuda()) device_of(*options.device, here);
   if (device_ && !device_->wait_for_streams(deadline_after(limit(options.timeout))))
-    raise({.kind = ErrorKind::peer,
-           .timed_out = true,
-           .message = c10::str("what is on ", device_->device(), " before it does not end")},
-          where(here.operation));
+    check(Error{.kind = ErrorKind::peer,
+                .timed_out = true,
+                .message = c10::str("what is on ", device_->device(), " before it does not end")},
+          here.operation);
   return start(Operation(OpType::BARRIER, "barrier", Collective::barrier), options);
 }
 

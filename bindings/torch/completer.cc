@@ -50,10 +50,17 @@ void count_thread_ended() {
 }  // namespace
 
 void Completer::hold(c10::intrusive_ptr<Work> work) {
-  std::vector<c10::intrusive_ptr<Work>> done;
   {
     const std::lock_guard lock(mutex_);
     held_.push_back(std::move(work));
+  }
+  settle_done();
+}
+
+void Completer::settle_done() {
+  std::vector<c10::intrusive_ptr<Work>> done;
+  {
+    const std::lock_guard lock(mutex_);
     std::erase_if(held_, [&done](const auto& held) {
       if (!held->calls_done()) return false;
       done.push_back(held);

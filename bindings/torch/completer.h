@@ -26,6 +26,8 @@ class Completer : public std::enable_shared_from_this<Completer> {
  public:
   // Keeps the operation until it is complete, though its user forgets it.
   void hold(c10::intrusive_ptr<Work> work);
+  // Settles those that are complete, which nobody may have looked at.
+  void settle_done();
   // Has the operation's futures completed. Throws std::system_error if there is no thread for it.
   void watch(c10::intrusive_ptr<Work> work);
   // Those that are not complete yet.

@@ -14,15 +14,14 @@ constexpr int barrier_tag = max_tag;
 // How much longer than rank 0 the others wait: it answers when its own patience ends.
 constexpr std::chrono::seconds grace(2);
 
-void raise_if_any(const std::vector<std::int64_t>& missing, const std::string& where) {
-  if (missing.empty()) return;
+Status error_if_any(const std::vector<std::int64_t>& missing) {
+  if (missing.empty()) return {};
   std::ostringstream list;
   for (std::size_t i = 0; i < missing.size(); ++i) list << (i == 0 ? "" : ", ") << missing[i];
-  raise({.kind = ErrorKind::peer,
-         .timed_out = true,
-         .peer = static_cast<int>(missing.front()),
-         .message = "these ranks have not reached the barrier: " + list.str()},
-        where);
+  return Error{.kind = ErrorKind::peer,
+               .timed_out = true,
+               .peer = static_cast<int>(missing.front()),
+               .message = "these ranks have not reached the barrier: " + list.str()};
 }
 
 Message message_of(bool is_send, const at::Tensor& row, int peer, int tag) {
@@ -51,8 +50,7 @@ Backend::Started Backend::start_message(c10d::OpType type, const char* name,
   if (batch_) check_batch(row.device(), here);
   if (batch_ && message.peer != any_source) {
     batch_->messages.push_back(filled);
-    batch_->holding.add(std::move(holding));
-    return nullptr;
+    return join_batch({}, std::move(holding));
   }
   if (row.is_cuda())
     return start_on_device(type, name, row.device(), std::span(&filled, 1), std::move(holding));
@@ -91,14 +89,15 @@ Backend::Started Backend::endCoalescing() {
   const char* const name = "coalesced";
   if (batch.device && batch.device->is_cuda())
     return start_on_device(c10d::OpType::COALESCED, name, *batch.device, batch.messages,
-                           std::move(batch.holding));
+                           std::move(batch.holding), std::move(batch.parts));
   const auto work = follow(c10d::OpType::COALESCED, name, std::move(batch.holding));
   if (!batch.messages.empty()) batch.calls.push_back(submit(name, batch.messages, timeout_));
-  return begun(work, std::move(batch.calls));
+  return begun(work, std::move(batch.calls), std::move(batch.parts));
 }
 
 // Every rank reports to rank 0, which answers with the ranks that have not. So all that came learn
 // who is missing.
+// That ranks are missing is its answer, and no failure that hooks hear of.
 void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
   if (size_ == 1) return;
   ++sequence_;
@@ -144,8 +143,8 @@ void Backend::await_all(std::chrono::nanoseconds patience) {
       answer[peer] = 1;
     }
   }
-  if (!answers.empty()) check(submit(name, answers, patience + grace).wait(), where(name));
-  raise_if_any(missing, where(name));
+  if (!answers.empty()) check(submit(name, answers, patience + grace).wait(), name);
+  pytorch::check(error_if_any(missing), where(name));
 }
 
 void Backend::report_to_first(std::chrono::nanoseconds patience) {
@@ -168,7 +167,7 @@ void Backend::report_to_first(std::chrono::nanoseconds patience) {
   std::vector<std::int64_t> missing;
   for (std::int64_t peer = 0; peer < size_; ++peer)
     if (answer[peer].item<std::int64_t>() != 0) missing.push_back(peer);
-  raise_if_any(missing, where(name));
+  pytorch::check(error_if_any(missing), where(name));
 }
 
 }  // namespace unisono::pytorch

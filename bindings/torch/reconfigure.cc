@@ -62,7 +62,7 @@ std::vector<Peer> peers_of(const c10d::ReconfigureOptions& options, const Site& 
 c10d::ReconfigureHandle Backend::get_reconfigure_handle() const {
   if (!handle_.empty()) return handle_;
   const Invitation invitation =
-      take(invite({.interface = joining_.interface}), where("get_reconfigure_handle"));
+      pytorch::take(invite({.interface = joining_.interface}), where("get_reconfigure_handle"));
   std::ostringstream out;
   out << handle_kind << " " << rank_ << " " << invitation.rendezvous << " " << invitation.secret;
   return handle_ = out.str();
@@ -96,7 +96,7 @@ Backend::Started Backend::reconfigure(const c10d::ReconfigureOptions& options) {
   }
   joining.timeout = timeout_;
   joining.bootstrap_timeout = options.timeout.value_or(timeout_);
-  replace(take(Communicator::init(joining), where(name)));
+  replace(take(Communicator::init(joining), name));
   return begun(follow(c10d::OpType::UNKNOWN, name, {}), {});
 }
 
@@ -109,6 +109,7 @@ void Backend::replace(Communicator communicator) {
   global_ranks_.clear();
   place_ = make_place();
   fate_ = std::make_shared<Fate>(communicator_);
+  hooks_->watch(fate_);
   device_.reset();
   batch_.reset();
   split_store_.reset();

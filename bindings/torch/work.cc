@@ -5,6 +5,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "device.h"
 #include "errors.h"
@@ -58,19 +59,30 @@ void Fate::fail(Error error) {
   if (!error_) error_ = std::move(error);
 }
 
+std::uint64_t Keyed::next_key() {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;  // they need no order, only to differ
+}
+
 Work::Work(int rank, c10d::OpType type, const char* operation,
            std::shared_ptr<const std::string> group, std::uint64_t sequence, Holding holding,
-           std::shared_ptr<Completer> completer, std::optional<OnStream> on_stream)
-    : c10d::Work(
-          rank, type, is_profiled() && !on_stream ? profile_title(operation).c_str() : nullptr,
-          is_profiled() && !on_stream ? std::optional(profile_inputs(holding)) : std::nullopt),
+           std::shared_ptr<Completer> completer, std::shared_ptr<Hooks> hooks,
+           std::optional<OnStream> on_stream)
+    : Keyed(rank, type, is_profiled() && !on_stream ? profile_title(operation).c_str() : nullptr,
+            is_profiled() && !on_stream ? std::optional(profile_inputs(holding)) : std::nullopt),
       operation_(operation),
       group_(std::move(group)),
       sequence_(sequence),
       holding_(std::move(holding)),
       on_stream_(std::move(on_stream)),
       completer_(std::move(completer)),
+      hooks_(std::move(hooks)),
       outputs_(holding_.outputs) {}
+
+void Work::begin(std::vector<unisono::Work> calls, Hooks::Keys parts) {
+  calls_ = std::move(calls);
+  parts_ = std::move(parts);
+}
 
 Work::~Work() {
   if (!on_stream_) return;
@@ -85,7 +97,7 @@ Work::~Work() {
 }
 
 bool Work::calls_done() const {
-  if (on_stream_) return on_stream_->end.query();
+  if (on_stream_) return on_stream_->end->query();
   return std::all_of(calls_.begin(), calls_.end(),
                      [](const unisono::Work& call) { return call.done(); });
 }
@@ -100,14 +112,14 @@ Holding Work::settle_locked() {
   if (c10d::Work::isCompleted()) return {};
   std::exception_ptr exception;
   for (unisono::Work& call : calls_) {
-    if (const Status status = call.status(); !status.ok() && !exception)
-      exception = exception_of(status.error(), where());
+    if (const Status status = call.status(); !status.ok() && !error_) error_ = status.error();
     if (source_ < 0) source_ = call.source();
   }
   if (on_stream_)
-    if (const Status status = on_stream_->fate->failure(); !status.ok())
-      exception = exception_of(status.error(), where());
-  if (!exception) {
+    if (const Status status = on_stream_->fate->failure(); !status.ok()) error_ = status.error();
+  if (error_) {
+    exception = exception_of(*error_, where());
+  } else {
     try {
       holding_.finish();
     } catch (...) {
@@ -115,13 +127,17 @@ Holding Work::settle_locked() {
     }
   }
   finish(exception);
+  if (!exception && !on_stream_ && hooks_->any()) {
+    parts_.push_back(getCompletionKey());
+    hooks_->complete(parts_);
+  }
   const std::lock_guard lock(mutex_);
   futures_closed_ = true;
   return std::exchange(holding_, {});
 }
 
 bool Work::drive(std::chrono::nanoseconds patience) {
-  if (on_stream_) wait_for_event(on_stream_->end, deadline_after(patience));
+  if (on_stream_) wait_for_event(*on_stream_->end, deadline_after(patience));
   for (unisono::Work& call : calls_)
     if (!call.done()) {
       static_cast<void>(call.wait_for(patience));
@@ -170,9 +186,12 @@ bool Work::wait_on_stream(std::chrono::milliseconds timeout) {
            .timed_out = true,
            .message = "it is not complete yet on " + c10::str(on_stream_->stream.device())},
           where());
-  check(on_stream_->fate->failure(), where());
+  if (const Status status = on_stream_->fate->failure(); !status.ok()) {
+    hooks_->fail(status.error());
+    raise(status.error(), where());
+  }
   const c10::impl::VirtualGuardImpl guard(on_stream_->stream.device_type());
-  on_stream_->end.block(guard.getStream(on_stream_->stream.device()));
+  on_stream_->end->block(guard.getStream(on_stream_->stream.device()));
   Holding freed;
   const std::lock_guard settling(settling_);
   freed = std::exchange(holding_, {});
@@ -189,11 +208,15 @@ bool Work::wait(std::chrono::milliseconds timeout) {
         continue;
       }
       const auto left = timeout - (std::chrono::steady_clock::now() - begin);
-      check(call.wait_for(std::max(left, decltype(left)::zero())), where());
+      const Status status = call.wait_for(std::max(left, decltype(left)::zero()));
+      if (!call.done()) check(status, where());
     }
     settle();
   }
-  if (const auto failure = c10d::Work::exception()) std::rethrow_exception(failure);
+  if (const auto failure = c10d::Work::exception()) {
+    if (error_) hooks_->fail(*error_);
+    std::rethrow_exception(failure);
+  }
   return true;
 }
 

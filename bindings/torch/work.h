@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "completer.h"
+#include "hooks.h"
 #include "tensors.h"
 
 namespace unisono::pytorch {
@@ -63,20 +64,38 @@ class Fate {
 // Where an operation on a device is: complete when `end` is reached.
 struct OnStream {
   c10::Stream stream;
-  c10::Event end;
+  std::shared_ptr<const c10::Event> end;
   std::shared_ptr<const Fate> fate;
   bool host_waits;  // in every wait()
 };
 
-class Work : public c10d::Work {
+// What hooks know an operation by.
+class Keyed : public c10d::Work {
  public:
-  // The texts of its errors begin with `operation`, a literal, and `group`. `completer` is the
-  // backend's. An operation in CPU memory has not begun; profilers show it from here on.
+  using c10d::Work::Work;
+  // Not `override`, because PyTorch before 2.15 does not know it.
+  virtual std::uint64_t getCompletionKey() const { return key_; }
+
+ private:
+  const std::uint64_t key_ = next_key();
+  static std::uint64_t next_key();
+};
+
+// One call of a batch, which hooks hear of by itself. The batch is what its user waits for.
+class Part : public Keyed {
+ public:
+  bool wait(std::chrono::milliseconds /*timeout*/) override { return true; }
+};
+
+class Work : public Keyed {
+ public:
+  // The texts of its errors begin with `operation`, a literal, and `group`. `completer` and `hooks`
+  // are the backend's. An operation in CPU memory has not begun; profilers show it from here on.
   Work(int rank, c10d::OpType type, const char* operation, std::shared_ptr<const std::string> group,
        std::uint64_t sequence, Holding holding, std::shared_ptr<Completer> completer,
-       std::optional<OnStream> on_stream = std::nullopt);
-  // The calls of an operation in CPU memory were started.
-  void begin(std::vector<unisono::Work> calls) { calls_ = std::move(calls); }
+       std::shared_ptr<Hooks> hooks, std::optional<OnStream> on_stream = std::nullopt);
+  // The calls of an operation in CPU memory were started. Its parts are complete when it is.
+  void begin(std::vector<unisono::Work> calls, Hooks::Keys parts = {});
   ~Work() override;
 
   bool isCompleted() override;
@@ -117,6 +136,9 @@ class Work : public c10d::Work {
   Holding holding_;
   const std::optional<OnStream> on_stream_;
   std::shared_ptr<Completer> completer_;
+  const std::shared_ptr<Hooks> hooks_;
+  Hooks::Keys parts_;
+  std::optional<Error> error_;  // of a call, once it is settled
   std::vector<at::Tensor> outputs_;
   int source_ = -1;
   // Guarded by the base's mutex_. A future made after they were closed is complete from the start.

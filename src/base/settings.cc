@@ -68,9 +68,9 @@ constexpr std::array rows{
     SettingRow{Setting::simple_slots, "UNISONO_SLOTS", integer, "8",
                "Slots in each connection's buffer, for every protocol (nccl.txt V-C: NCCL_STEPS)."},
     SettingRow{Setting::simple_slot_bytes, "UNISONO_SIMPLE_SLOT_BYTES", size_bytes, "0",
-               "Bytes in a slot of the Simple protocol (nccl.txt Table IV); 0 uses 512 KiB for two "
-               "ranks on a machine, and less for more ranks, down to 64 KiB, because the slots of "
-               "all connections of a rank share its caches."},
+               "Bytes in a slot of the Simple protocol (nccl.txt Table IV); 0 uses 512 KiB, and "
+               "less for ranks of one machine, down to 64 KiB: all slots of a connection together "
+               "take twice a core's own cache, and those of all connections share the others."},
     SettingRow{Setting::ll_slot_bytes, "UNISONO_LL_SLOT_BYTES", size_bytes, "32KiB",
                "Bytes in a slot of the LL protocol, flags included (nccl.txt Table IV)."},
     SettingRow{Setting::ll128_slot_bytes, "UNISONO_LL128_SLOT_BYTES", size_bytes, "600KiB",

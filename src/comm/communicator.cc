@@ -268,10 +268,8 @@ Result<Explanation> Communicator::explain(Collective collective, std::uint64_t b
   auto explanation =
       (of_device != nullptr ? of_device : core_->host->plans())->explain(collective, bytes);
   if (!explanation.ok() || of_device == nullptr) return explanation;
-  if (const std::string& why = device->connections().why_staged(); !why.empty()) {
-    explanation->path = trace::name(trace::Path::staged);
+  if (const std::string& why = device->connections().why_staged(); !why.empty())
     explanation->note = explanation->note.empty() ? why : str(why, ". ", explanation->note);
-  }
   return explanation;
 }
 

@@ -1,5 +1,6 @@
 #include "comm/dump.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "comm/core.h"
 #include "comm/live.h"
 #include "comm/live_hosts.h"
+#include "comm/watched.h"
 #include "sys/exit.h"
 #include "sys/fork.h"
 #include "sys/local_server.h"
@@ -73,17 +75,6 @@ bool is_dump_asked(Communicator::Core& core) {
   return dumped_ns == 0 || core.scheduler->world().now_ns() - dumped_ns >= rewrite_interval_ns;
 }
 
-struct Watched {
-  explicit Watched(Communicator::Core& of) : id(&of), core(&of), job(of.job.get()) {}
-  const void* const id;
-  std::mutex mutex;
-  Communicator::Core* core;  // null once the communicator is gone
-  const Job* const job;
-  // The job's. Null: no socket could be had; all ranks are on this host.
-  std::shared_ptr<sys::LocalSocket> socket;
-  std::shared_ptr<HostSurveys> surveys;
-};
-
 std::string json_of(const Communicator::Core& core, const trace::Record& record,
                     std::string_view cause, trace::Form form = trace::Form::words) {
   return trace::to_json(core.owner(), record, cause, core.clock(), form);
@@ -109,7 +100,7 @@ void complete_by_kernels(const Communicator::Core& core, trace::Record& record,
 class Registry {
  public:
   static Registry& instance() {
-    static Registry* registry = new Registry;
+    static Registry* const registry = make();
     return *registry;
   }
 
@@ -118,22 +109,31 @@ class Registry {
     if (insert(one)) at_exit_.emplace([this] { dump_open_calls(); });
   }
 
-  // Holds one communicator at a time, of which no caller may hold any but `except`.
+  // Each stays while `act` looks at it. `act` may ask for each, too.
   template <class Act>
-  void for_each(Act act, const void* except = nullptr) {
+  void for_each(Act act) {
     std::vector<std::shared_ptr<Watched>> living;
     {
       const std::lock_guard lock(mutex_);
       for (const auto& known : watched_)
-        if (auto one = known.lock(); one && one->id != except) living.push_back(std::move(one));
+        if (auto one = known.lock()) living.push_back(std::move(one));
     }
     for (const auto& one : living) {
-      const std::lock_guard lock(one->mutex);
-      if (one->core != nullptr) act(*one);
+      if (!one->begin_use()) continue;
+      act(*one);
+      one->end_use();
     }
   }
 
  private:
+  // The mutex is held while the process forks: the thread takes it at every look, and the child has
+  // no thread that would give it back.
+  static Registry* make() {
+    pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
+                   [] { instance().mutex_.unlock(); });
+    return new Registry;
+  }
+
   // Whether this is the first that the thread serves.
   bool insert(const std::shared_ptr<Watched>& one) {
     const std::lock_guard lock(mutex_);
@@ -281,6 +281,7 @@ class Registry {
       complete_by_kernels(*one.core, record, 0);
       keep_open_and_newest(record.collectives, *entries);
       keep_open_and_newest(record.messages, *entries);
+      trace::keep_busiest(record.connections, *entries);
       const auto replays = static_cast<std::ptrdiff_t>(record.replays.size());
       record.replays.erase(
           record.replays.begin(),
@@ -318,10 +319,7 @@ class WatchUntilGone final : public Watch {
   explicit WatchUntilGone(Communicator::Core& core) : watched_(std::make_shared<Watched>(core)) {
     Registry::instance().add(watched_);
   }
-  ~WatchUntilGone() override {
-    const std::lock_guard lock(watched_->mutex);
-    watched_->core = nullptr;
-  }
+  ~WatchUntilGone() override { watched_->let_go(); }
 
  private:
   std::shared_ptr<Watched> watched_;
@@ -330,8 +328,7 @@ class WatchUntilGone final : public Watch {
 std::string newest_json_of(const Communicator::Core& core, trace::Record record,
                            std::string_view cause, trace::Form form) {
   complete_by_kernels(core, record, patience_with_stamps_ns);
-  trace::keep_newest(record.collectives);
-  trace::keep_newest(record.messages);
+  trace::keep_what_a_file_holds(record);
   return json_of(core, record, cause, form);
 }
 
@@ -385,16 +382,13 @@ void dump_process_to_directory(const Communicator::Core& failed) {
   const std::int64_t recent = failed.scheduler->world().now_ns() - rewrite_interval_ns;
   // The failure is news to members of the other groups. All ranks of the failed one ask them.
   const std::uint64_t reason = failed.id ^ failed.epoch;
-  Registry::instance().for_each(
-      [&](const Watched& one) {
-        const Communicator::Core& core = *one.core;
-        // Another rank of this process tells of its own part.
-        if (core.id == failed.id || core.dumped_ns.load(std::memory_order_relaxed) >= recent)
-          return;
-        dump_to_directory(core, "failure");
-        if (core.size > 1) core.group->ask_for_dumps(reason);
-      },
-      &failed);
+  Registry::instance().for_each([&](const Watched& one) {
+    const Communicator::Core& core = *one.core;
+    // Another rank of this process tells of its own part.
+    if (core.id == failed.id || core.dumped_ns.load(std::memory_order_relaxed) >= recent) return;
+    dump_to_directory(core, "failure");
+    if (core.size > 1) core.group->ask_for_dumps(reason);
+  });
 }
 
 }  // namespace unisono::comm

@@ -13,58 +13,58 @@
 #include "device/all_pairs.h"
 
 // KERNEL(family, use...): unisono_<family>.
-#define UNISONO_GENERAL_KERNELS(KERNEL)   \
-  KERNEL(interpret, 128, 208, 128)        \
-  KERNEL(interpret_tokens, 128, 208, 136) \
-  KERNEL(divide, 40)                      \
-  KERNEL(messages, 128, 16, 16)           \
-  KERNEL(messages_small, 128, 16, 16)     \
+#define UNISONO_GENERAL_KERNELS(KERNEL)  \
+  KERNEL(interpret, 128, 48, 124)        \
+  KERNEL(interpret_tokens, 128, 56, 136) \
+  KERNEL(divide, 32)                     \
+  KERNEL(messages, 128, 24, 16)          \
+  KERNEL(messages_small, 128, 24, 16)    \
   KERNEL(ll128_messages, 96)
 
 // KERNEL(family, data, ranks, use...): unisono_<family>_<data>_<ranks>, for data of this DataKind,
 // and up to 2, 4 or 8 ranks.
 #define UNISONO_LL_KERNELS(KERNEL)     \
-  KERNEL(ll_take, any, 2, 72)          \
-  KERNEL(ll_take, any, 4, 88)          \
-  KERNEL(ll_take, any, 8, 128)         \
+  KERNEL(ll_take, any, 2, 64)          \
+  KERNEL(ll_take, any, 4, 80)          \
+  KERNEL(ll_take, any, 8, 120)         \
   KERNEL(ll_take, plain, 2, 56)        \
-  KERNEL(ll_take, plain, 4, 72)        \
-  KERNEL(ll_combine, any, 2, 72)       \
-  KERNEL(ll_combine, any, 4, 88)       \
-  KERNEL(ll_combine, any, 8, 104)      \
+  KERNEL(ll_take, plain, 4, 64)        \
+  KERNEL(ll_combine, any, 2, 64)       \
+  KERNEL(ll_combine, any, 4, 72)       \
+  KERNEL(ll_combine, any, 8, 96)       \
   KERNEL(ll_combine, float16, 2, 56)   \
-  KERNEL(ll_combine, float16, 4, 64)   \
+  KERNEL(ll_combine, float16, 4, 56)   \
   KERNEL(ll_combine, bfloat16, 2, 56)  \
-  KERNEL(ll_combine, bfloat16, 4, 64)  \
+  KERNEL(ll_combine, bfloat16, 4, 56)  \
   KERNEL(ll_combine, float32, 2, 56)   \
-  KERNEL(ll_combine, float32, 4, 64)   \
-  KERNEL(ll_two_shot, any, 4, 80)      \
-  KERNEL(ll_two_shot, any, 8, 128)     \
+  KERNEL(ll_combine, float32, 4, 56)   \
+  KERNEL(ll_two_shot, any, 4, 72)      \
+  KERNEL(ll_two_shot, any, 8, 96)      \
   KERNEL(ll_two_shot, float16, 4, 64)  \
   KERNEL(ll_two_shot, bfloat16, 4, 64) \
   KERNEL(ll_two_shot, float32, 4, 64)
 #define UNISONO_LL128_KERNELS(KERNEL) \
-  KERNEL(ll128, any, 2, 120)          \
-  KERNEL(ll128, any, 4, 144)          \
+  KERNEL(ll128, any, 2, 104)          \
+  KERNEL(ll128, any, 4, 128)          \
   KERNEL(ll128, any, 8, 168)          \
-  KERNEL(ll128, float16, 2, 104)      \
+  KERNEL(ll128, float16, 2, 96)       \
   KERNEL(ll128, float16, 4, 112)      \
-  KERNEL(ll128, bfloat16, 2, 104)     \
+  KERNEL(ll128, bfloat16, 2, 96)      \
   KERNEL(ll128, bfloat16, 4, 112)     \
-  KERNEL(ll128, float32, 2, 104)      \
+  KERNEL(ll128, float32, 2, 96)       \
   KERNEL(ll128, float32, 4, 112)      \
   KERNEL(zero_copy, any, 2, 96, 112)  \
-  KERNEL(zero_copy, any, 4, 128, 112) \
+  KERNEL(zero_copy, any, 4, 120, 112) \
   KERNEL(zero_copy, any, 8, 160, 112)
 // By default only two ranks use TMA bulk copies for sums.
 #define UNISONO_BULK_KERNELS(KERNEL) \
   KERNEL(bulk, any, 2, 128, 112)     \
-  KERNEL(bulk, any, 4, 140, 112)     \
-  KERNEL(bulk, any, 8, 166, 112)     \
-  KERNEL(bulk, float16, 2, 108)      \
-  KERNEL(bulk, bfloat16, 2, 108)     \
-  KERNEL(bulk, float32, 2, 108)      \
-  KERNEL(bulk, float32, 4, 124)
+  KERNEL(bulk, any, 4, 136, 112)     \
+  KERNEL(bulk, any, 8, 165, 112)     \
+  KERNEL(bulk, float16, 2, 104)      \
+  KERNEL(bulk, bfloat16, 2, 104)     \
+  KERNEL(bulk, float32, 2, 104)      \
+  KERNEL(bulk, float32, 4, 120)
 
 #define UNISONO_KERNELS(GENERAL, SPECIALISED) \
   UNISONO_GENERAL_KERNELS(GENERAL)            \

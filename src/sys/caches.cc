@@ -22,11 +22,13 @@ std::string read_word(int level, const char* what) {
 }
 
 // "32768K"; Linux numbers two first-level caches 0 and 1, so that index and level agree from 2 on.
+std::size_t bytes_of(int level) {
+  return std::strtoull(read_word(level, "size").c_str(), nullptr, 10) << 10;
+}
+
 std::size_t bytes_per_processor(int level) {
-  const std::string size = read_word(level, "size");
-  const auto bytes = std::strtoull(size.c_str(), nullptr, 10) << 10;
   const int processors = processors_in_mask(read_word(level, "shared_cpu_map").c_str());
-  return bytes / static_cast<std::size_t>(std::max(processors, 1));
+  return bytes_of(level) / static_cast<std::size_t>(std::max(processors, 1));
 }
 
 }  // namespace
@@ -45,6 +47,11 @@ std::size_t cache_bytes_of_a_core() {
     const std::size_t found = std::max(bytes_per_processor(2), bytes_per_processor(3));
     return found > 0 ? found : unknown_bytes;
   }();
+  return bytes;
+}
+
+std::size_t second_level_bytes() {
+  static const std::size_t bytes = bytes_of(2);
   return bytes;
 }
 

@@ -9,6 +9,9 @@ namespace unisono::sys {
 // that is more. As the kernel tells for the first processor; where it does not, 1 MiB.
 std::size_t cache_bytes_of_a_core();
 
+// The first processor's cache of the second level; 0 where the kernel does not tell.
+std::size_t second_level_bytes();
+
 // The number of processors in one of the kernel's masks, "ff,00000003"; 0 if there is none.
 int processors_in_mask(const char* mask);
 

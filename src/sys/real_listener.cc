@@ -28,7 +28,7 @@ class Accepted {
       : descriptor_(descriptor), family_(from.ss_family) {
     if (family_ == AF_INET6)
       host_.v6 = reinterpret_cast<const sockaddr_in6&>(from).sin6_addr;
-    else
+    else if (family_ == AF_INET)
       host_.v4 = reinterpret_cast<const sockaddr_in&>(from).sin_addr;
   }
   Accepted(Accepted&& other) noexcept
@@ -48,14 +48,19 @@ class Accepted {
     const ssize_t taken = send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     return taken == static_cast<ssize_t>(bytes.size());
   }
+  Heard peek(std::byte& first) {
+    const ssize_t there = recv(descriptor_, &first, 1, MSG_PEEK);
+    if (there == 1) return Heard::all;
+    return there < 0 && (errno == EAGAIN || errno == EINTR) ? Heard::not_all : Heard::end;
+  }
   Heard hear(std::span<std::byte> buffer) {
-    if (buffer.empty()) return Heard::all;
     const ssize_t there = recv(descriptor_, buffer.data(), buffer.size(), MSG_PEEK);
     if (there == 0 || (there < 0 && errno != EAGAIN && errno != EINTR)) return Heard::end;
     if (there < static_cast<ssize_t>(buffer.size())) return Heard::not_all;
     return recv(descriptor_, buffer.data(), buffer.size(), 0) == there ? Heard::all : Heard::end;
   }
   std::string host() const {
+    if (family_ == AF_UNIX) return "this host";
     std::array<char, INET6_ADDRSTRLEN> text{};
     inet_ntop(family_, &host_, text.data(), text.size());
     return text.data();
@@ -94,7 +99,7 @@ class SocketListener final : public Listener {
     for (;;) {
       Result<bool> any_events = serve_events(gate);
       // Who has answered in time is served, however late this loop looks.
-      room_.expire(world_.now_ns());
+      room_.expire(gate, world_.now_ns());
       if (!passed_.empty()) {
         Room::Passed passed = std::move(passed_.front());
         passed_.pop_front();
@@ -169,7 +174,7 @@ class SocketListener final : public Listener {
 
   void add(const Gate& gate, Accepted connection) {
     const int descriptor = connection.get();
-    set_least_readable(descriptor, std::max<std::size_t>(gate.answer_bytes(), 1));
+    set_least_readable(descriptor, std::max<std::size_t>(gate.answer_bytes({}), 1));
     const auto number = room_.add(gate, std::move(connection), world_.now_ns());
     if (!number) return;
     // An edge is seen once, even if a child of this process has a copy of the descriptor.
@@ -178,7 +183,7 @@ class SocketListener final : public Listener {
     event.data.u64 = *number;
     // Where it fails, the connection goes when its time is over.
     epoll_ctl(events_->get(), EPOLL_CTL_ADD, descriptor, &event);
-    if (gate.answer_bytes() == 0) look(gate, *number);
+    if (gate.answer_bytes({}) == 0) look(gate, *number);
   }
 
   Result<Admitted> make_admitted(Room::Passed passed) {

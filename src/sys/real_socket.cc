@@ -9,10 +9,13 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -31,7 +34,27 @@ struct SocketAddress {
   sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
 };
 
+// A name of the abstract namespace, whose first byte is 0 there; so it goes with its socket.
+Result<SocketAddress> to_name(const std::string& name) {
+  SocketAddress out;
+  auto* const unix_address = reinterpret_cast<sockaddr_un*>(&out.storage);
+  if (name.size() > sizeof unix_address->sun_path)
+    return environment_error("the name ", name, " has more than ", sizeof unix_address->sun_path,
+                             " characters");
+  unix_address->sun_family = AF_UNIX;
+  std::copy(name.begin() + 1, name.end(), unix_address->sun_path + 1);
+  out.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  return out;
+}
+
 Result<Address> to_address(SocketAddress& from) {
+  if (from.storage.ss_family == AF_UNIX) {
+    const auto* const unix_address = reinterpret_cast<const sockaddr_un*>(&from.storage);
+    std::string name = "@";
+    if (from.bytes > offsetof(sockaddr_un, sun_path))
+      name.append(unix_address->sun_path + 1, from.bytes - offsetof(sockaddr_un, sun_path) - 1);
+    return Address{std::move(name), 0};
+  }
   char host[NI_MAXHOST];
   const int failed =
       getnameinfo(from.get(), from.bytes, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
@@ -70,6 +93,7 @@ bool find_interface(const std::string& name, SocketAddress& out) {
 }
 
 Result<SocketAddress> resolve(const Address& address) {
+  if (is_name_of_host(address)) return to_name(address.host);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -234,7 +258,7 @@ std::string first_host_address() {
 
 Result<int> open_listener(const Address& address) {
   SocketAddress where;
-  if (find_interface(address.host, where)) {
+  if (!is_name_of_host(address) && find_interface(address.host, where)) {
     set_port(where, address.port);
   } else {
     UNISONO_ASSIGN(where, resolve(address));

@@ -135,6 +135,12 @@ class SimulatedStream final : public Stream {
 
   // For the gate.
   void wait_with(WaitQueue* listener) { connection_->pipes[end_].listener = listener; }
+  Heard peek(std::byte& first) const {
+    const Pipe& pipe = connection_->pipes[end_];
+    if (pipe.arrived.empty()) return pipe.has_ended || pipe.is_broken ? Heard::end : Heard::not_all;
+    first = pipe.arrived.front();
+    return Heard::all;
+  }
   Heard hear(std::span<std::byte> buffer) {
     Pipe& pipe = connection_->pipes[end_];
     if (pipe.arrived.size() < buffer.size())
@@ -206,6 +212,7 @@ struct AtTheGate {
   std::unique_ptr<SimulatedStream> stream;
 
   bool tell(std::span<const std::byte> bytes) { return stream->write_now(bytes) == bytes.size(); }
+  Heard peek(std::byte& first) const { return stream->peek(first); }
   Heard hear(std::span<std::byte> buffer) { return stream->hear(buffer); }
   std::string host() const { return stream->peer_address().host; }
 };
@@ -242,7 +249,7 @@ class SimulatedListener final : public Listener {
           co_return Admitted{std::move(passed->connection.stream), number,
                              std::move(passed->answer)};
         }
-      room_.expire(world_.now_ns());
+      room_.expire(gate, world_.now_ns());
       const std::int64_t until_ns = std::min(deadline_ns, room_.next_deadline_ns());
       Wait wait(world_.scheduler(), changed_, until_ns);
       const bool notified = co_await wait;
@@ -273,6 +280,12 @@ void SimulatedWorld::cut_off() {
 Result<std::unique_ptr<Listener>> SimulatedWorld::listen(const Address& address) {
   simulation_.reach(process_, "control.listen");
   Address got = address;
+  if (is_name_of_host(address)) {
+    got.host += host_;
+    if (simulation_.listeners_.contains(got.text()))
+      return environment_error("the name ", address.host, " is in use on ", host_);
+    return std::unique_ptr<Listener>(std::make_unique<SimulatedListener>(*this, got));
+  }
   // Processes of a host share its ports.
   while (got.port == 0 || (address.port == 0 && simulation_.listeners_.contains(got.text())))
     got.port = next_port_++;
@@ -281,8 +294,10 @@ Result<std::unique_ptr<Listener>> SimulatedWorld::listen(const Address& address)
   return std::unique_ptr<Listener>(std::make_unique<SimulatedListener>(*this, got));
 }
 
-Task<Result<std::unique_ptr<Stream>>> SimulatedWorld::connect(const Address& address,
+Task<Result<std::unique_ptr<Stream>>> SimulatedWorld::connect(const Address& to,
                                                               std::int64_t deadline_ns) {
+  Address address = to;
+  if (is_name_of_host(to)) address.host += host_;
   struct Attempt {
     bool is_refused = false;
     std::unique_ptr<Stream> stream;

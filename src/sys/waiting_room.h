@@ -4,6 +4,7 @@
 //
 // Shared by the worlds. A Connection is closed when it is destroyed, and has
 //   bool tell(span)          takes all of a few bytes now, or fails
+//   Heard peek(byte&)        the first byte, which stays
 //   Heard hear(span)         takes as many bytes as asked for, once all of them have come
 //   std::string host() const who it is, for the log
 #pragma once
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,14 +51,14 @@ class WaitingRoom {
   std::optional<Passed> look(const Gate& gate, std::uint64_t number, std::int64_t now_ns) {
     const auto found = waiting_.find(number);
     if (found == waiting_.end()) return std::nullopt;
-    std::vector<std::byte> answer(gate.answer_bytes());
-    const Heard heard = found->second.connection.hear(answer);
+    std::vector<std::byte> answer;
+    const Heard heard = hear(gate, found->second.connection, answer);
     if (heard == Heard::not_all) return std::nullopt;
     Connection connection = std::move(found->second.connection);
     waiting_.erase(found);
     if (heard == Heard::end) return std::nullopt;
     if (const Status right = gate.check(number, answer); !right.ok()) {
-      connection.tell(gate.refusal(number));
+      connection.tell(gate.refusal(number, answer));
       say(LogLevel::warn, connection, right.error().message, now_ns);
       return std::nullopt;
     }
@@ -64,8 +66,9 @@ class WaitingRoom {
   }
 
   // To be called when those who have answered have been looked at.
-  void expire(std::int64_t now_ns) {
+  void expire(const Gate& gate, std::int64_t now_ns) {
     while (!waiting_.empty() && waiting_.begin()->second.deadline_ns <= now_ns) {
+      waiting_.begin()->second.connection.tell(gate.refusal(waiting_.begin()->first, {}));
       say(LogLevel::info, waiting_.begin()->second.connection, "it said nothing of use in time",
           now_ns);
       waiting_.erase(waiting_.begin());
@@ -93,6 +96,15 @@ class WaitingRoom {
     Connection connection;
     std::int64_t deadline_ns;
   };
+
+  static Heard hear(const Gate& gate, Connection& connection, std::vector<std::byte>& answer) {
+    std::byte first{};
+    const std::size_t least = gate.answer_bytes({});
+    const Heard begun = least == 0 ? Heard::all : connection.peek(first);
+    if (begun != Heard::all || least == 0) return begun;
+    answer.resize(gate.answer_bytes(std::span(&first, 1)));
+    return connection.hear(answer);
+  }
 
   void say(LogLevel level, const Connection& connection, const std::string& why,
            std::int64_t now_ns) {

@@ -45,6 +45,9 @@ struct Address {
 // host's administrator can read or change it there.
 bool stays_on_host(const Address& local, const Address& peer);
 
+// Whether it is a name that only the processes of this host reach (World::listen).
+inline bool is_name_of_host(const Address& address) { return address.host.starts_with('@'); }
+
 // A connected byte stream; closed when destroyed, with what is unread discarded. One reader and one
 // writer at a time.
 class Stream {
@@ -75,11 +78,14 @@ class Gate {
   virtual ~Gate() = default;
   // What connection `number` receives first. The connections of a listener count from 1.
   virtual std::vector<std::byte> challenge(std::uint64_t number) const = 0;
-  virtual std::size_t answer_bytes() const = 0;
+  // How many bytes an answer has that begins so; of nothing, the fewest that any has.
+  virtual std::size_t answer_bytes(std::span<const std::byte> begin) const = 0;
   // An error, which is logged, if the answer does not let the connection in.
   virtual Status check(std::uint64_t number, std::span<const std::byte> answer) const = 0;
-  // What a connection with a wrong answer receives before it is closed.
-  virtual std::vector<std::byte> refusal(std::uint64_t number) const = 0;
+  // What a connection with a wrong answer receives before it is closed, and one that has not
+  // answered in time, whose answer is empty.
+  virtual std::vector<std::byte> refusal(std::uint64_t number,
+                                         std::span<const std::byte> answer) const = 0;
   // How many connections may wait to answer; the oldest makes room for one more.
   virtual std::size_t most_waiting() const = 0;
 };
@@ -128,7 +134,8 @@ class World {
   // An address of this host that other hosts may reach; loopback where there is none.
   virtual std::string own_host() = 0;
   // `address.host` may be an address, a host's name or a network interface's name; port 0 lets
-  // the system choose. A port in use is an environment error that says so.
+  // the system choose. A port in use is an environment error that says so. A host that begins with
+  // '@' is a name, of at most 100 characters, that only the processes of this host reach, port 0.
   virtual Result<std::unique_ptr<Listener>> listen(const Address& address) = 0;
   // One attempt. Names are resolved by the system's resolver, whose own timeouts hold then.
   virtual Task<Result<std::unique_ptr<Stream>>> connect(const Address& address,

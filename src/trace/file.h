@@ -13,13 +13,16 @@
 
 namespace unisono::trace {
 
-inline constexpr int most_files = 64;                // of one process
-inline constexpr std::size_t most_entries = 16'384;  // collectives, and as many messages
+inline constexpr int most_files = 64;  // of one process
+// Collectives, and as many messages and directions of connections.
+inline constexpr std::size_t most_entries = 16'384;
 
 // <directory>/unisono-<communicator>-<rank>.json
 std::string file_of(std::string_view directory, std::uint64_t communicator, int rank);
-// Leaves the newest most_entries.
-void keep_newest(std::vector<Entry>& entries);
+// Leaves so many, those that have carried most.
+void keep_busiest(std::vector<Connection>& connections, std::size_t most);
+// Leaves most_entries: the newest calls, and the busiest connections.
+void keep_what_a_file_holds(Record& record);
 // The file is there whole, or not at all. The error says which file, and why.
 Status write_file(const std::string& path, const std::string& text);
 

@@ -126,6 +126,28 @@ void write(json::Writer& writer, const std::vector<Replay>& replays) {
   writer.end_array();
 }
 
+void write(json::Writer& writer, const std::vector<Connection>& connections) {
+  writer.key("connections").begin_array();
+  for (const Connection& one : connections) {
+    const Traffic& traffic = one.traffic;
+    writer.begin_object(json::Writer::Layout::one_line)
+        .member("direction", one.is_send ? "send" : "receive")
+        .member("peer", one.peer)
+        .member("channel", one.channel)
+        .member("transport", one.transport)
+        .member("protocol", name(one.protocol))
+        .member("posts", traffic.posts)
+        .member("bytes", traffic.bytes);
+    if (traffic.most_in_flight_bytes > 0)
+      writer.member("busy_ns", traffic.busy_ns)
+          .member("idle_ns", traffic.idle_ns)
+          .member("most_in_flight_bytes", traffic.most_in_flight_bytes)
+          .member("mean_in_flight_bytes", traffic.mean_in_flight_bytes);
+    writer.end_object();
+  }
+  writer.end_array();
+}
+
 }  // namespace
 
 std::string to_json(const Owner& owner, const Record& record, std::string_view cause,
@@ -168,6 +190,7 @@ std::string to_json(const Owner& owner, const Record& record, std::string_view c
   write(writer, "collectives", record.collectives, form);
   write(writer, "messages", record.messages, form);
   if (!record.replays.empty()) write(writer, record.replays);
+  if (!record.connections.empty()) write(writer, record.connections);
   writer.end_object();
   out.push_back('\n');
   return out;

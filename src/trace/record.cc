@@ -14,9 +14,10 @@ constexpr std::array<std::string_view, 9> waiting_names{"nothing",     "connecti
                                                         "consumption", "entry",       "departure"};
 constexpr std::array<std::string_view, 5> state_names{"scheduled", "started", "ended", "failed",
                                                       "aborted"};
-constexpr std::array<std::string_view, 10> path_names{
-    "host",     "interpreter", "ll_all_pairs", "ll128_all_pairs", "zero_copy",
-    "tma_bulk", "messages",    "copy_engine",  "staged",          "nccl"};
+constexpr std::array<std::string_view, 11> path_names{
+    "host",      "interpreter", "ll_all_pairs", "ll128_all_pairs",
+    "zero_copy", "tma_bulk",    "messages",     "copy_engine",
+    "staged",    "nccl",        "mixed"};
 
 }  // namespace
 

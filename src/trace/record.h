@@ -57,7 +57,7 @@ enum class State : std::uint8_t { scheduled, started, ended, failed, aborted };
 std::string_view name(State state);
 
 // What carries a call: the host engine, a GPU kernel, the copy engines, or the host engine between
-// copies from and to the device.
+// copies from and to the device, with or without kernels before and after.
 enum class Path : std::uint8_t {
   host,
   interpreter,      // the kernel that interprets any plan
@@ -68,7 +68,8 @@ enum class Path : std::uint8_t {
   messages,         // the kernels of point-to-point groups
   copy_engine,
   staged,
-  nccl,  // NCCL's kernels: the record is its profiler plugin's
+  nccl,   // NCCL's kernels: the record is its profiler plugin's
+  mixed,  // kernels inside nodes, and the host engine between them, on data that are staged
 };
 std::string_view name(Path path);
 
@@ -190,12 +191,34 @@ struct Replay {
   std::int64_t ended_ns = 0;
 };
 
+// What a connection in host memory has carried in one direction: of a direction that receives,
+// posts and bytes alone.
+struct Traffic {
+  std::uint64_t posts = 0;  // messages, and puts and reads of one-sided steps
+  std::uint64_t bytes = 0;
+  // From the first post that was timed to the last one's end; 0 where none was.
+  std::int64_t busy_ns = 0;
+  std::int64_t idle_ns = 0;  // in which nothing was in flight
+  std::uint64_t most_in_flight_bytes = 0;
+  std::uint64_t mean_in_flight_bytes = 0;  // of the busy time
+};
+
+struct Connection {
+  std::int32_t peer = -1;
+  std::int32_t channel = -1;
+  std::string transport;
+  Protocol protocol = Protocol::simple;
+  bool is_send = false;
+  Traffic traffic;
+};
+
 // What a communicator knows of its calls at one moment. The failure closed all calls that were
 // open.
 struct Record {
   std::vector<Entry> collectives;
   std::vector<Entry> messages;
   std::vector<Replay> replays;
+  std::vector<Connection> connections;     // that have carried something
   std::int64_t device_clock_error_ns = 0;  // of stamped times; 0: there are none
   std::vector<Waiting> waits;              // of a kernel's thread blocks that have waited for long
   std::optional<Failure> failure;

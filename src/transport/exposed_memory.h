@@ -6,11 +6,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "transport/transport.h"
 
 namespace unisono::transport {
+
+// What a peer does with exposed memory.
+enum class Access : std::uint8_t { put, get };
 
 class ExposedMemory {
  public:
@@ -27,9 +31,10 @@ class ExposedMemory {
   void clear() { pieces_.clear(); }
   bool empty() const { return pieces_.empty(); }
 
-  // Where the peer's `bytes` go, nothing of which is trusted: a peer error unless this memory is
-  // exposed and holds them.
-  Result<std::byte*> place(std::uint64_t key, std::uint64_t offset, std::uint64_t bytes) const;
+  // Where the peer's `bytes` go, or those that it gets are; nothing of which is trusted: a peer
+  // error unless this memory is exposed and holds them.
+  Result<std::byte*> place(Access access, std::uint64_t key, std::uint64_t offset,
+                           std::uint64_t bytes) const;
 
   // All of what a key names that place() knows.
   std::span<std::byte> whole(std::uint64_t key) const;
@@ -49,12 +54,18 @@ class ExposedMemory {
   std::vector<Piece> pieces_;
 };
 
+// Misuse for a GPU's memory, of which the host's processors would not load and store the first
+// byte: the transport of that name is to expose it.
+Status check_host_memory(std::string_view transport, int self, int peer, const void* memory,
+                         std::size_t bytes);
 // An end that exposes as much as it can exposes more.
 Error too_much_exposed(int self, int peer);
-// Rank `by` puts to a key that names nothing which `owner` exposes on this connection, or past the
-// end of what it names. The errors are of the rank that is not this one, `peer`.
-Error not_exposed(int by, int owner, int peer, std::uint64_t bytes);
-Error past_exposed(int by, int owner, int peer, std::uint64_t bytes, std::uint64_t offset,
-                   std::uint64_t there);
+// Rank `by` puts to or gets from a key that names nothing which `owner` exposes on this connection,
+// or past the end of what it names. The errors are of the rank that is not this one, `peer`.
+Error not_exposed(Access access, int by, int owner, int peer, std::uint64_t bytes);
+Error past_exposed(Access access, int by, int owner, int peer, std::uint64_t bytes,
+                   std::uint64_t offset, std::uint64_t there);
+// Rank `self` withdrew memory while its peer's put or get was under way there.
+Error withdrawn_under_way(Access access, int self, int peer);
 
 }  // namespace unisono::transport

@@ -69,8 +69,10 @@ Error impossible_fault(int peer, std::uint64_t word, int ranks) {
 }
 
 Error told_error(int peer, const Fault& fault) {
-  return as_error(fault,
-                  str("rank ", peer, " closed the connection because ", what_happened(fault)));
+  Error error =
+      as_error(fault, str("rank ", peer, " closed the connection because ", what_happened(fault)));
+  if (fault.kind == Fault::Kind::disagreed) error.peer = peer;
+  return error;
 }
 
 Error own_error(int peer, const Fault& fault) {

@@ -26,7 +26,9 @@
 #include <memory>
 #include <span>
 
+#include "sys/call_clock.h"
 #include "transport/fifo_destinations.h"
+#include "transport/traffic.h"
 #include "transport/transport.h"
 
 namespace unisono {
@@ -43,13 +45,16 @@ struct FifoOptions {
   // Whether a message goes into the first slot again whenever the receiver has given back all. The
   // same at both ends.
   bool reuses_slots = false;
+  // More than two ranks of a machine share what its memory moves. The same at both ends.
+  bool shares_memory_bandwidth = false;
   bool zero_copy = false;
   std::size_t zero_copy_min_bytes = 256 << 10;
 
   // As they are set: simple_slot_bytes may be 0, for what shared_by() makes of it.
   static FifoOptions from_settings(const Settings& from);
-  // For at most so many ranks on a machine, whose slots share its caches.
-  FifoOptions shared_by(int ranks) const;
+  // For at most so many ranks on a machine, whose slots share its caches; a core has at least
+  // `cache_bytes` of its own, by default so many that they set no limit.
+  FifoOptions shared_by(int ranks, std::size_t cache_bytes = std::size_t{1} << 40) const;
   // Messages that a connection holds in every transport: some of its credits may be held back.
   int usable_slots() const;
   // Misuse naming the value that cannot be, and what can. Everything below needs checked options.
@@ -84,6 +89,9 @@ class MappedReceiver;
 // The sending end. All calls return at once.
 class SendFifo {
  public:
+  // `clock` times what is in flight; null: nothing is timed.
+  SendFifo(sys::CallClock* clock, Timing timing, std::uint64_t slots)
+      : flight_(clock, timing, slots) {}
   virtual ~SendFifo() = default;
   // The call that the messages sent from now on belong to.
   void set_call(std::uint64_t fingerprint) { call_ = fingerprint; }
@@ -126,9 +134,28 @@ class SendFifo {
   // none.
   virtual bool has_events() const { return false; }
 
+  // What it has carried. Any thread.
+  virtual trace::Traffic traffic() const;
+  // Where the thread that drives counts what reaches the peer without messages.
+  TrafficCounter& counter() { return counter_; }
+  FlightMeter& flight() { return flight_; }
+  // Looks which of the messages in flight have landed, while their sender waits.
+  void settle() {
+    if (flight_.is_in_flight()) look_at_flight();
+  }
+  // The call that used it ends.
+  void end_call() {
+    settle();
+    flight_.end_call();
+  }
+
  protected:
+  virtual void look_at_flight() = 0;
+
   std::uint64_t call_ = 0;
   bool has_pending_ = false;
+  TrafficCounter counter_;
+  FlightMeter flight_;
 };
 
 // The receiving end. All calls return at once.
@@ -165,8 +192,13 @@ class RecvFifo {
   // Whether a message's arrival is an event that ends a sleep.
   virtual bool has_events() const { return false; }
 
+  // As SendFifo's.
+  virtual trace::Traffic traffic() const;
+  TrafficCounter& counter() { return counter_; }
+
  protected:
   std::uint64_t call_ = 0;
+  TrafficCounter counter_;
 };
 
 // The protocol whose fifo carries messages of `protocol` over this connection, once it is ready:
@@ -176,7 +208,8 @@ Protocol carrier(const Connection& connection, Protocol protocol);
 // Only when the connection is ready; one of each direction and carrier() for its lifetime. The fifo
 // must not outlive the connection.
 std::unique_ptr<SendFifo> make_send_fifo(Connection& connection, Protocol protocol,
-                                         const FifoOptions& options);
+                                         const FifoOptions& options,
+                                         sys::CallClock* clock = nullptr);
 Result<std::unique_ptr<RecvFifo>> make_recv_fifo(Connection& connection, Protocol protocol,
                                                  const FifoOptions& options);
 

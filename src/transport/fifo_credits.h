@@ -4,10 +4,12 @@
 #include <unisono/result.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 
 #include "base/error.h"
 #include "transport/fifo_layout.h"
+#include "transport/traffic.h"
 #include "transport/transport.h"
 
 namespace unisono::transport {
@@ -28,37 +30,38 @@ class SentMessages {
     if (knows_free_slot()) return true;
     // Acquire: the receiver's reads of a slot happen before our next writes to it.
     const std::uint64_t consumed = given_back_->load(std::memory_order_acquire);
-    if (consumed < consumed_ || consumed > sent_) [[unlikely]]
+    if (consumed < consumed_ || consumed > sent()) [[unlikely]]
       return peer_error(peer_, "rank ", peer_, " released ", consumed,
-                        " slots in total; it had released ", consumed_, " before, and ", sent_,
+                        " slots in total; it had released ", consumed_, " before, and ", sent(),
                         " messages were sent");
     consumed_ = consumed;
-    return sent_ - consumed_ < slots_;
+    return knows_free_slot();
   }
 
   // Whether the receiver has given back all.
   bool has_all_back() {
-    if (consumed_ == sent_) return true;
+    if (consumed_ == sent()) return true;
     // Acquire, as above.
-    if (given_back_->load(std::memory_order_acquire) != sent_) return false;
-    consumed_ = sent_;
+    if (given_back_->load(std::memory_order_acquire) != sent()) return false;
+    consumed_ = sent();
     return true;
   }
 
-  bool knows_free_slot() const { return sent_ - consumed_ < slots_; }
+  bool knows_free_slot() const { return sent() - consumed_ < slots_; }
 
-  std::uint64_t sent() const { return sent_; }
-  void add() { ++sent_; }
+  // Any thread.
+  std::uint64_t sent() const { return sent_.load(std::memory_order_relaxed); }
+  void add() { add_relaxed(sent_, 1); }
   // Acquire: as above, for memory that was offered.
   std::uint64_t consumed() const {
-    return std::min(given_back_->load(std::memory_order_acquire), sent_);
+    return std::min(given_back_->load(std::memory_order_acquire), sent());
   }
 
  private:
   const std::atomic<std::uint64_t>* given_back_;
   std::uint64_t slots_;
   int peer_;
-  std::uint64_t sent_ = 0;
+  std::atomic<std::uint64_t> sent_{0};
   std::uint64_t consumed_ = 0;
 };
 

@@ -45,6 +45,11 @@ Status FlaggedSendFifo<Codec>::encode(const std::byte* source, std::size_t bytes
   if (fills) [[unlikely]]
     Codec::fill(slot, bytes, layout_.payload_bytes, number);
   messages_.add();
+  counter_.count(bytes);
+  if (bytes >= least_timed_bytes && flight_.begins_timed()) {
+    settle();
+    flight_.post(number, bytes);
+  }
   return {};
 }
 
@@ -79,6 +84,7 @@ Status FlaggedRecvFifo<Codec>::release() {
   if (!complete_) return bug("a message was released before it arrived");
   complete_ = false;
   decoding_ = {};
+  counter_.count(bytes_);
   Status status = messages_.give_back(bytes_);
   // A sender that is ahead has filled it; the fetch overlaps with the work on this message.
   __builtin_prefetch(connection_.region() + layout_.slot_offset(messages_.taken()));

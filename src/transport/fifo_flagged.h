@@ -13,8 +13,10 @@ namespace unisono::transport {
 template <class Codec>
 class FlaggedSendFifo final : public SendFifo {
  public:
-  FlaggedSendFifo(Connection& connection, const HostLink& link, const FifoLayout& layout)
-      : region_(link.region),
+  FlaggedSendFifo(Connection& connection, const HostLink& link, const FifoLayout& layout,
+                  sys::CallClock* clock)
+      : SendFifo(clock, Timing::some_calls, layout.slots),
+        region_(link.region),
         layout_(layout),
         messages_(connection, layout),
         memory_(connection, layout),
@@ -31,6 +33,9 @@ class FlaggedSendFifo final : public SendFifo {
   std::uint64_t sent() const override { return messages_.sent(); }
   std::uint64_t consumed() override { return messages_.consumed(); }
   Result<bool> flush() override { return true; }
+
+ protected:
+  void look_at_flight() override { flight_.land_below(messages_.consumed()); }
 
  private:
   Status encode(const std::byte* source, std::size_t bytes);

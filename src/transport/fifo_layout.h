@@ -125,6 +125,7 @@ struct FifoLayout {
   // for their own, are longer.
   std::size_t short_bytes;
   bool reuses_slots;
+  bool shares_memory_bandwidth;
   std::size_t heads_offset;         // of the first head in the region
   std::size_t offset;               // of the first slot in the region
   std::size_t destinations_offset;  // of two lists in turn, in the sender's region; not mapped

@@ -16,6 +16,7 @@
 #include "transport/fifo_layout.h"
 #include "transport/fifo_memory.h"
 #include "transport/slot_store.h"
+#include "transport/traffic.h"
 #include "transport/transport.h"
 
 namespace unisono::transport {
@@ -113,17 +114,21 @@ inline std::byte* payload_at(const HeadCursor& head, const SlotCursor& slot, std
   return bytes <= head_payload_bytes ? head.behind_header() : slot.payload(bytes);
 }
 
-class MappedSender {
+// What a short message needs lies in three cache lines, and as much of the receiver.
+class alignas(64) MappedSender {
  public:
   // `link` is the connection's.
-  MappedSender(Connection& connection, const HostLink& link, const FifoLayout& layout)
+  MappedSender(Connection& connection, const HostLink& link, const FifoLayout& layout,
+               FlightMeter& flight)
       : messages_(connection, layout.credit_signal, layout.heads),
-        slots_(connection, layout.slot_credit_signal, layout.slots),
         head_(link.region, layout),
-        slot_(link.region, layout),
         head_memory_(connection, layout),
+        slot_(link.region, layout),
+        slots_(connection, layout.slot_credit_signal, layout.slots),
         slot_memory_(connection, layout),
-        reuses_slots_(layout.reuses_slots) {}
+        reuses_slots_(layout.reuses_slots),
+        store_(layout.shares_memory_bandwidth),
+        flight_(flight) {}
 
   // Whether there is room for a message of `bytes`, and memory behind it, as far as is known; if
   // not, look_for_room() looks, and reserves the memory.
@@ -175,6 +180,7 @@ class MappedSender {
     header.shape = MessageShape(kind, bytes, pieces, slot_.is_first());
     header.call = call;
     messages_.add();
+    add_relaxed(bytes_, bytes);
     head_.advance();
     if (takes_slot(kind, bytes)) {
       slots_.add();
@@ -182,23 +188,37 @@ class MappedSender {
     }
     // Release: who sees the number sees the message, and what this process wrote to offered memory.
     std::atomic_ref(header.number).store(messages_.sent(), std::memory_order_release);
+    if (bytes >= least_timed_bytes) time(bytes);
+  }
+  // Which of the messages in flight have landed.
+  void look_at_flight() { flight_.land_below(slots_.consumed()); }
+  // Any thread.
+  void add_to(trace::Traffic& out) const {
+    out.posts += messages_.sent();
+    out.bytes += bytes_.load(std::memory_order_relaxed);
   }
 
  private:
+  // The message just published, by the slot that it has taken. Apart, so that publish() stays short
+  // enough to be inlined.
+  void time(std::size_t bytes);
+
   // A line that the receiver has written says whether all slots are free: some 0.1 us.
   static constexpr std::size_t least_reused_bytes = std::size_t{4} << 10;
 
   SentMessages messages_;  // by their heads
-  SentMessages slots_;
+  std::atomic<std::uint64_t> bytes_{0};
   HeadCursor head_;
-  SlotCursor slot_;
   HeadMemory head_memory_;
+  SlotCursor slot_;
+  SentMessages slots_;
   SlotMemory slot_memory_;
   bool reuses_slots_;
   SlotStore store_;
+  FlightMeter& flight_;  // the fifo's
 };
 
-class MappedReceiver {
+class alignas(64) MappedReceiver {
  public:
   // `link` is the connection's.
   MappedReceiver(Connection& connection, const HostLink& link, const FifoLayout& layout)
@@ -207,7 +227,12 @@ class MappedReceiver {
         head_(connection.region(), layout),
         slot_(connection.region(), layout) {}
 
-  std::uint64_t taken() const { return taken_; }
+  // Any thread.
+  std::uint64_t taken() const { return taken_.load(std::memory_order_relaxed); }
+  void add_to(trace::Traffic& out) const {
+    out.posts += taken();
+    out.bytes += bytes_.load(std::memory_order_relaxed);
+  }
   // The number of the last message in the next head. Acquire: pairs with the release of publish().
   std::uint64_t number() const {
     return std::atomic_ref(head_.header().number).load(std::memory_order_acquire);
@@ -229,7 +254,8 @@ class MappedReceiver {
   // Gives back the message at hand, of this kind and size.
   void release(SlotHeader::Kind kind, std::size_t bytes) {
     follow_sender();
-    ++taken_;
+    add_relaxed(taken_, 1);
+    add_relaxed(bytes_, bytes);
     head_.advance();
     // Release, both: our reads of the slot, and of offered memory, happen before the sender's next
     // writes.
@@ -237,9 +263,9 @@ class MappedReceiver {
       ++slots_taken_;
       slot_.advance();
       slot_credit_.store(slots_taken_, std::memory_order_release);
-      credit_.store(taken_, std::memory_order_release);
-    } else if (taken_ % heads_per_credit == 0) {
-      credit_.store(taken_, std::memory_order_release);
+      credit_.store(taken(), std::memory_order_release);
+    } else if (taken() % heads_per_credit == 0) {
+      credit_.store(taken(), std::memory_order_release);
     }
     // A sender that is ahead has filled the next head; it is fetched beside what is done with this
     // message.
@@ -254,8 +280,9 @@ class MappedReceiver {
 
   std::atomic<std::uint64_t>& credit_;       // the peer's: messages taken
   std::atomic<std::uint64_t>& slot_credit_;  // the peer's: slots taken
-  std::uint64_t taken_ = 0;
+  std::atomic<std::uint64_t> taken_{0};
   std::uint64_t slots_taken_ = 0;
+  std::atomic<std::uint64_t> bytes_{0};
   HeadCursor head_;
   SlotCursor slot_;
 };

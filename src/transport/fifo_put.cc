@@ -8,8 +8,9 @@
 
 namespace unisono::transport {
 
-PutSendFifo::PutSendFifo(Connection& connection, const FifoLayout& layout)
-    : connection_(connection),
+PutSendFifo::PutSendFifo(Connection& connection, const FifoLayout& layout, sys::CallClock* clock)
+    : SendFifo(clock, Timing::every_call, layout.slots),
+      connection_(connection),
       layout_(layout),
       messages_(connection, layout),
       pending_(static_cast<std::size_t>(layout.slots)) {}
@@ -143,6 +144,11 @@ Status PutSendFifo::publish(std::size_t bytes, std::span<const Piece> offered,
   message.parts_put = 0;
   message.bytes_put = 0;
   messages_.add();
+  counter_.count(bytes);
+  if (flight_.begins_timed()) {
+    settle();
+    flight_.post(number, bytes);
+  }
   return push();
 }
 
@@ -192,6 +198,15 @@ Result<bool> PutSendFifo::push_direct(Pending& message) {
                                      {layout_.arrived_signal, pushed_ + 1}));
   if (taken) message.last_put = connection_.puts_started();
   return taken;
+}
+
+// The credit of a short message may be held back, so that it has landed as far as is known when the
+// transport has read it.
+void PutSendFifo::look_at_flight() {
+  note_read();
+  std::uint64_t landed = messages_.consumed();
+  while (landed < read_ && is_short(pending(landed).bytes)) ++landed;
+  flight_.land_below(landed);
 }
 
 Result<bool> PutSendFifo::flush() {
@@ -283,6 +298,7 @@ Status PutRecvFifo::copy_to(void* destination, std::size_t offset, std::size_t b
 Status PutRecvFifo::release() {
   if (!accepted_) return bug("a message was released before it arrived");
   accepted_ = false;
+  counter_.count(accepted_bytes_);
   return messages_.give_back(accepted_bytes_);
 }
 

@@ -18,7 +18,7 @@ namespace unisono::transport {
 
 class PutSendFifo final : public SendFifo {
  public:
-  PutSendFifo(Connection& connection, const FifoLayout& layout);
+  PutSendFifo(Connection& connection, const FifoLayout& layout, sys::CallClock* clock);
 
   Result<bool> can_send() override;
   Status send(std::span<const Piece> pieces) override;
@@ -40,6 +40,9 @@ class PutSendFifo final : public SendFifo {
   Result<bool> flush() override;
   std::size_t memory_bytes() const override;
   bool has_events() const override { return true; }
+
+ protected:
+  void look_at_flight() override;
 
  private:
   static constexpr std::size_t max_offered = 8;

@@ -7,6 +7,12 @@
 
 namespace unisono::transport {
 
+void MappedSender::time(std::size_t bytes) {
+  if (!flight_.begins_timed()) return;
+  if (flight_.is_in_flight()) look_at_flight();
+  flight_.post(slots_.sent() - 1, bytes);
+}
+
 Status SimpleSendFifo::send(std::span<const Piece> pieces) {
   const std::size_t bytes = total_bytes(pieces);
   UNISONO_TRY(check_message(bytes, payload_bytes_));

@@ -10,11 +10,12 @@ namespace unisono::transport {
 class SimpleSendFifo final : public SendFifo {
  public:
   SimpleSendFifo(Connection& connection, const HostLink& link, const FifoLayout& layout,
-                 const FifoOptions& options)
-      : connection_(connection),
+                 const FifoOptions& options, sys::CallClock* clock)
+      : SendFifo(clock, Timing::some_calls, layout.slots),
+        connection_(connection),
         payload_bytes_(layout.payload_bytes),
         options_(options),
-        sender_(connection, link, layout) {}
+        sender_(connection, link, layout, flight_) {}
 
   Result<bool> can_send() override { return sender_.look_for_any_room(); }
   Status send(std::span<const Piece> pieces) override;
@@ -26,6 +27,14 @@ class SimpleSendFifo final : public SendFifo {
   std::uint64_t consumed() override { return sender_.messages().consumed(); }
   Result<bool> flush() override { return true; }
   MappedSender* mapped() override { return &sender_; }
+  trace::Traffic traffic() const override {
+    trace::Traffic out = SendFifo::traffic();
+    sender_.add_to(out);
+    return out;
+  }
+
+ protected:
+  void look_at_flight() override { sender_.look_at_flight(); }
 
  private:
   Connection& connection_;
@@ -47,6 +56,11 @@ class SimpleRecvFifo final : public RecvFifo {
   std::uint64_t received() const override { return receiver_.taken(); }
   Result<bool> flush() override { return true; }
   MappedReceiver* mapped() override { return &receiver_; }
+  trace::Traffic traffic() const override {
+    trace::Traffic out = RecvFifo::traffic();
+    receiver_.add_to(out);
+    return out;
+  }
 
  private:
   Result<bool> has_next() const;

@@ -52,6 +52,12 @@ Status check_put_to(const Geometry& geometry, int peer, const RemoteMemory& memo
   return check_signal(geometry, peer, signal);
 }
 
+Status check_get(int peer, const RemoteMemory& memory) {
+  if (memory.key == 0) [[unlikely]]
+    return bug("a get from rank ", peer, " names memory that it does not expose");
+  return {};
+}
+
 Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours) {
   return peer_error(peer, "rank ", peer, " opened the connection with a region of ",
                     theirs.region_bytes, " bytes, ", theirs.signals, " signals and layout ",

@@ -23,6 +23,9 @@ Status check_put(const Geometry& geometry, int peer, std::size_t bytes, std::siz
 Status check_put_to(const Geometry& geometry, int peer, const RemoteMemory& memory,
                     const Signal& signal);
 
+// Gets from memory that the peer does not expose.
+Status check_get(int peer, const RemoteMemory& memory);
+
 // The two ends of a connection were given different geometries.
 Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours);
 

@@ -18,6 +18,11 @@ Result<bool> Connection::try_put_to(const RemoteMemory&, std::size_t, const void
              " names memory of its own, which this transport does not reach");
 }
 
+Result<bool> Connection::try_get(const RemoteMemory&, std::size_t, void*, std::size_t bytes) {
+  return bug("a get of ", bytes, " bytes from rank ", peer_,
+             " names memory of its own, which this transport does not reach");
+}
+
 Status check_options(const TransportOptions& options) {
   if (options.key == Key{}) return bug("a transport was made without the job's key");
   return {};

@@ -6,25 +6,88 @@
 // have in common, and all that fifo.h needs. Where the wire allows it, an end also exposes other
 // memory, such as a call's buffers, and the peer puts into that.
 //
-// What holds on every wire (tests/conformance has a test for each row):
+// What holds on every wire, and the tests of tests/conformance that each transport passes for it:
 //
 //   ordering        A signal is seen after all the data of its own put and of every put before it
-//                   on this connection, into any memory. Data without a signal have no order.
-//   completion      A complete put no longer reads its source. It may not have arrived yet.
-//   back-pressure   try_put() and try_put_to() return false when too much is under way.
+//                   on this connection, into any memory. Data without a signal have no order. There
+//                   is nothing to flush: who has read the signal with acquire reads the data.
+//                   - Put.SignalIsSeenAfterTheBytesOfEveryPutBefore
+//                   - Exposed.ASignalIsSeenAfterTheBytesInEveryMemory
+//                   - Processes.BytesGoThereAndBack
+//   signals         One end stores a signal, the other reads it. Its values only grow; of several
+//                   under way the last alone may be seen. All 64 bits arrive, and any number of
+//                   puts: what a wire counts in fewer bits wraps around unseen.
+//                   - Put.OfNoBytesIsAlwaysTakenAndTheLatestValueArrives
+//                   - Put.EveryValueOfASignalArrivesWhole
+//                   - Put.ManyWaitingPutsAllComeThrough
+//   completion      A complete put no longer reads its source. It may not have arrived yet. A
+//                   complete get has all its bytes at their destination. Gets complete in order.
+//                   - Put.LeavesItsSourceWhenItIsComplete
+//                   - Exposed.APutLeavesItsSourceWhenItIsComplete
+//                   - Get.ManyAtOnceCompleteInOrder
+//   gets            A get reads at any time between its start and its completion, each byte once.
+//                   It has no order with puts. The owner's end answers in its progress(), or not at
+//                   all.
+//                   - Get.BringsTheBytesOfItsPlaceAndTouchesNothingElse
+//                   - Get.ReadsBetweenItsStartAndItsCompletionAlone
+//                   - Get.GoesAlongWithPutsBothWays
+//   back-pressure   try_put(), try_put_to() and try_get() return false when too much is under way.
+//                   - Put.IsNotTakenWhenTooMuchIsUnderWay
+//                   - Exposed.PutsAreNotTakenWhenTooMuchIsUnderWay
+//                   - Get.WaitsWhenTooManyAreUnderWay
+//   overrun         What was taken is not lost, however long the peer does not look, and however
+//                   many others put to it: no queue of completions overflows.
+//                   - Put.OfManyPeersToOneThatDoesNotLookAreNotLost
+//   errors          An error is final, and both ends have it. It names the rank to blame, which the
+//                   first fault decides. A peer that left is an error for check_peer() alone, after
+//                   what it had put; one that died, too.
+//                   - Faults.AbortTellsThePeerWhoIsToBlame
+//                   - Faults.TheFirstFaultCounts
+//                   - Faults.AbortFromAnotherThreadReachesAPeerThatWaits
+//                   - Faults.APeerThatLeavesIsAnErrorOnlyForWhoWaits
+//                   - Faults.ALeavingPeerIsToldOnlyAfterALookForWhatItLeft
+//                   - Processes.AKilledPeerIsNamed
 //   exposure        Memory is exposed to one connection. Its key names nothing on another one, in
 //                   another epoch, rank or process, and is not given again.
-//   withdrawal      A fence: no byte of the peer lands after withdraw(), abort() or the destructor
-//                   has returned, also of a put that is under way. The memory may then be freed.
+//                   - Exposed.OtherKeysChangeNothingAndAreErrors
+//                   - Get.OtherKeysBringNothingAndAreErrors
+//                   - Exposed.ThereIsABoundAndWithdrawalMakesRoom
+//   withdrawal      A fence: no byte of the peer lands, and none is read for it, after withdraw(),
+//                   abort() or the destructor has returned, also of a put or a get that is under
+//                   way. The memory may then be freed. So may, after abort() or the destructor, the
+//                   destinations of this end's own gets.
 //                   A peer whose process is stopped in the middle of a copy is waited for only so
 //                   long: it is logged, the connection fails, and that copy may end later.
+//                   - Exposed.NothingLandsAfterWithdrawal
+//                   - Exposed.MemoryMayBeFreedAfterAbort
+//                   - Get.ReadsNothingAfterWithdrawal
+//                   - Get.MemoryMayBeFreedAfterItsOwnersAbort
+//                   - Get.NothingLandsAfterTheGettersAbort
+//                   - ExposingProcesses.WithdrawalFromAStoppedPeerEnds
 //   lifetime        Exposed memory stays until it is withdrawn. Where its owner frees it before,
 //                   the sender has an error that names the owner; the owner's process may end.
+//                   - ExposingProcesses.AMemoryThatWasUnmappedIsAnError
+//                   - GettingProcesses.AMemoryThatWasUnmappedIsAnError
 //   revoked keys    A put that reaches withdrawn memory, or memory that never was exposed, changes
 //                   nothing, its signal is not stored, and one of the two ends has an error that
-//                   names the other.
-//   bounds          The owner's end checks them: a put past the memory is as one to a revoked key.
+//                   names the other. A get from there brings nothing and never completes.
+//                   - Exposed.OtherKeysChangeNothingAndAreErrors
+//                   - Get.OtherKeysBringNothingAndAreErrors
+//   bounds          The owner's end checks them, or what it says in memory that both map: a put or
+//                   get past the memory is as one with a revoked key.
+//                   - Exposed.PutsEndAtTheLastByte
+//                   - Get.EndsAtTheLastByte
 //   bound           An end exposes at most most_exposed pieces of memory at a time.
+//                   - Exposed.ThereIsABoundAndWithdrawalMakesRoom
+//   device memory   Belongs to transports whose links are mapped on devices: puts of a connection
+//                   with a DeviceLink read sources in a GPU's memory, and nvlink/registrations.h
+//                   has a rank's device memory mapped by its peers. To expose it on any other
+//                   connection is misuse, which names the transport, the address and the device.
+//                   - DeviceMemory.IsExposedByNoTransportOfTheHost
+//                   - DeviceSource.IsPutWhereLinksAreMappedOnDevices
+//
+// Rows about exposed memory and gets do not concern a transport that declares to reach regions only
+// (NVLink); Exposing and Getting hold it to that.
 //
 // Threads: a Transport may be used by several communicators' threads at once; a Connection
 // belongs to whoever drives its communicator, one thread at a time. abort() alone may be
@@ -137,8 +200,9 @@ class Connection {
   virtual Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                                Signal signal) = 0;
 
-  // Lets the peer put into this memory until withdraw(), abort() or the destructor. The key is 0
-  // where this transport's puts reach regions only. Misuse when most_exposed are exposed already.
+  // Lets the peer put into this memory, and get from it, until withdraw(), abort() or the
+  // destructor. The key is 0 where this transport reaches regions only. Misuse when most_exposed
+  // are exposed already, or for a GPU's memory that the host does not load and store.
   static constexpr std::size_t most_exposed = 64;
   virtual Result<RemoteMemory> expose(void* memory, std::size_t bytes);
   // A fence (see above). Nothing happens for memory that is not exposed.
@@ -148,6 +212,18 @@ class Connection {
   // As try_put(), to `offset` of memory that the peer exposes.
   virtual Result<bool> try_put_to(const RemoteMemory& memory, std::size_t offset,
                                   const void* source, std::size_t bytes, Signal signal);
+
+  // Whether try_get() works from this end; valid once ready.
+  virtual bool can_get() const { return false; }
+  // Starts to copy `bytes` at `offset` of memory that the peer exposes to `destination`, which the
+  // caller leaves alone until the get is complete. False: too much is under way, try again after
+  // progress(). A get of 0 bytes is always taken. Only when ready. A get from a peer that has left
+  // never completes: check_peer() tells.
+  virtual Result<bool> try_get(const RemoteMemory& memory, std::size_t offset, void* destination,
+                               std::size_t bytes);
+  // Gets accepted, and of those, how many (in order) have all their bytes.
+  virtual std::uint64_t gets_started() const { return 0; }
+  virtual std::uint64_t gets_completed() const { return 0; }
 
   // Puts accepted, and of those, how many (in order) no longer need their source.
   virtual std::uint64_t puts_started() const = 0;

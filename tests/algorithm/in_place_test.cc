@@ -12,6 +12,7 @@
 #include "algorithm/placements.h"
 #include "base/str.h"
 #include "plan/walk.h"
+#include "support/sanitized.h"
 
 namespace unisono::algorithm {
 namespace {
@@ -70,7 +71,8 @@ class InPlace : public testing::TestWithParam<const Entry*> {};
 TEST_P(InPlace, MessagesAreThoseOfOutOfPlace) {
   const Entry& entry = *GetParam();
   int compared = 0;
-  for (int ranks : {1, 2, 3, 5, 8, 9, 13})
+  for (int ranks : {1, 2, 3, 5, 8, 9, 13}) {
+    if (test::is_sanitized && ranks > 5) break;
     for (const NamedPlacement& where : placements_of(ranks))
       for (int channels : {1, 3})
         for (int root : {0, ranks / 2, ranks - 1}) {
@@ -87,6 +89,7 @@ TEST_P(InPlace, MessagesAreThoseOfOutOfPlace) {
           if (HasFailure()) return;
           ++compared;
         }
+  }
   // With unequal blocks there may be no way in place at all.
   if (entry.collective != Collective::all_to_all_v) {
     EXPECT_GT(compared, 0);

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "comm/bootstrap/node.h"
+#include "handshake_server.h"
 #include "scripted_stream.h"
 #include "support/open_gate.h"
 #include "support/quiet.h"
@@ -14,15 +15,6 @@
 
 namespace unisono::comm {
 namespace {
-
-using Bytes = std::vector<std::byte>;
-using sys::Protection;
-
-constexpr std::int64_t one_second_ns = 1'000'000'000;
-constexpr std::int64_t forever_ns = 1000 * one_second_ns;
-const sys::Address server_address{"server", 4000};
-const Key right_key = enrolment_key("the secret");
-const Key job_key = enrolment_key("stands for 32 random bytes");
 
 // What an honest client answers to a challenge.
 Bytes answer_to(sys::World& world, const Bytes& challenge, Purpose purpose, const Key& key,
@@ -36,76 +28,6 @@ Bytes answer_to(sys::World& world, const Bytes& challenge, Purpose purpose, cons
   EXPECT_EQ(written.size(), answer_bytes);
   return written;
 }
-
-// A node of rank 0 of 3 that is a rendezvous, too, and what strangers get of it.
-struct Server {
-  Server() {
-    simulation.add_process("server");
-    simulation.add_process("client");
-    node.emplace(simulation.world(0), 0, 3, wire);
-    node->set_job(7, job_key);
-  }
-
-  void start() {
-    auto listener = simulation.world(0).listen(server_address);
-    ControlNode::Enrolments enrolments;
-    enrolments.key = right_key;
-    enrolments.serve = [this](std::unique_ptr<Channel>, const Enrolment&) -> sys::Task<void> {
-      ++enrolled;
-      co_return;
-    };
-    enrolments.disagree = [this](const Error& error) { disagreement = error; };
-    ASSERT_TRUE(node->start(std::move(*listener), std::move(enrolments)).ok());
-  }
-
-  // A client that says whatever `answer` makes of the challenge, then goes on as if it had been
-  // welcomed: it enrols and greets. What it hears after the challenge.
-  Bytes last_message_by(const std::function<Bytes(const Bytes& challenge)>& answer) {
-    Bytes heard;
-    simulation.start(1, talk(answer, heard));
-    EXPECT_TRUE(simulation.run(simulation.now_ns() + 100 * one_second_ns));
-    return heard;
-  }
-
-  sys::Task<void> talk(const std::function<Bytes(const Bytes&)>& answer, Bytes& heard) {
-    sys::World& world = simulation.world(1);
-    Result<std::unique_ptr<sys::Stream>> stream =
-        co_await world.connect(server_address, forever_ns);
-    Bytes challenge(challenge_bytes);
-    Status status = co_await sys::read_exactly(**stream, challenge, forever_ns);
-    Bytes said = answer(challenge);
-    const auto enrol = encode_frame(FrameKind::enrol, {}, encode(Enrolment{1, 3, "client:1"}));
-    const auto greet = encode_frame(FrameKind::greet, {},
-                                    encode(Greeting{7, *Rank::among(1, 3), *Rank::among(0, 3)}));
-    said.insert(said.end(), enrol.begin(), enrol.end());
-    said.insert(said.end(), greet.begin(), greet.end());
-    status = co_await sys::write_all(**stream, said, forever_ns);
-    const std::int64_t deadline_ns = world.now_ns() + 20 * one_second_ns;
-    Bytes buffer(4096);
-    for (;;) {
-      Result<std::size_t> got = co_await (*stream)->read_some(buffer, deadline_ns);
-      if (!got.ok() || *got == 0) co_return;
-      heard.insert(heard.end(), buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(*got));
-    }
-  }
-
-  sys::Task<void> find_link(bool& out) {
-    Status linked = co_await node->link(1, {7, 0}, simulation.now_ns() + one_second_ns);
-    out = linked.ok();
-  }
-  bool has_link() {
-    bool out = false;
-    simulation.start(0, find_link(out));
-    EXPECT_TRUE(simulation.run(simulation.now_ns() + 100 * one_second_ns));
-    return out;
-  }
-
-  WireProtection wire{Protection::none, false};
-  sys::Simulation simulation{{}};
-  std::optional<ControlNode> node;
-  int enrolled = 0;
-  std::optional<Error> disagreement;
-};
 
 using AnswerMaker = std::function<Bytes(Server&, const Bytes& challenge)>;
 
@@ -153,11 +75,6 @@ TEST_P(DishonestClient, GetsNothingButNoise) {
   EXPECT_EQ(server.enrolled, 0);
 }
 
-Bytes with(Bytes bytes, std::size_t at, int value) {
-  bytes[at] = static_cast<std::byte>(value);
-  return bytes;
-}
-
 INSTANTIATE_TEST_SUITE_P(
     Ways, DishonestClient,
     testing::Values(Dishonest{"zeros", [](Server&, const Bytes&) { return Bytes(answer_bytes); }},
@@ -190,38 +107,50 @@ INSTANTIATE_TEST_SUITE_P(
                               }},
                     Dishonest{"an_answer_to_another_challenge",
                               [](Server& server, const Bytes& challenge) {
-                                return honest(server, with(challenge, 20, 99));
+                                return honest(server, with(challenge, 10, 99));
                               }},
                     Dishonest{"another_version",
                               [](Server& server, const Bytes& challenge) {
-                                return with(honest(server, challenge), 7, 1);
+                                return with(honest(server, challenge), 3, 2);
                               }},
                     Dishonest{"another_purpose",
                               [](Server& server, const Bytes& challenge) {
-                                return with(honest(server, challenge), 8, 2);
+                                return with(honest(server, challenge), 4, 2);
                               }},
                     Dishonest{"an_unknown_purpose",
                               [](Server& server, const Bytes& challenge) {
-                                return with(honest(server, challenge), 8, 9);
+                                return with(honest(server, challenge), 4, 9);
                               }},
                     Dishonest{"a_downgrade",
                               [](Server& server, const Bytes& challenge) {
-                                return with(honest(server, challenge), 9, 1);
+                                return with(honest(server, challenge), 5, 1);
                               }},
                     Dishonest{"another_nonce",
                               [](Server& server, const Bytes& challenge) {
                                 Bytes answer = honest(server, challenge);
-                                answer[10] ^= std::byte{1};
+                                answer[6] ^= std::byte{1};
                                 return answer;
                               }}),
     [](const auto& test) { return test.param.name; });
+
+// A rank of version 2 waits for 40 bytes before it compares the first eight.
+TEST(Handshake, WhoWaitsForALongerChallengeLearnsThatTheVersionsDiffer) {
+  Server server;
+  server.start();
+  Bytes heard;
+  server.simulation.start(1, server.listen_only(heard));
+  EXPECT_TRUE(server.simulation.run(100 * one_second_ns));
+  ASSERT_GE(heard.size(), 40U);
+  EXPECT_EQ(heard[2], std::byte{'i'});
+  EXPECT_NE(heard[3], std::byte{'s'});
+}
 
 // Servers.
 
 struct DishonestServer {
   const char* name;
   std::function<Bytes(const Bytes& answer)> welcome;
-  int version = 2;
+  int version = 3;
   Refusal refusal = Refusal::secret;
 };
 
@@ -232,8 +161,8 @@ sys::Task<void> serve(sys::World& world, const DishonestServer& server) {
   Result<sys::Admitted> admitted = co_await (*listener)->admit(test::open_gate, forever_ns);
   sys::Stream& stream = *admitted->stream;
   Bytes challenge(challenge_bytes, std::byte{3});
-  std::copy_n(std::as_bytes(std::span("unisono")).begin(), 7, challenge.begin());
-  challenge[7] = static_cast<std::byte>(server.version);
+  std::copy_n(std::as_bytes(std::span("uni")).begin(), 3, challenge.begin());
+  challenge[3] = static_cast<std::byte>(server.version);
   Status status = co_await sys::write_all(stream, challenge, forever_ns);
   Bytes answer(answer_bytes);
   status = co_await sys::read_exactly(stream, answer, forever_ns);
@@ -267,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
     Ways, Welcomes,
     testing::Values(DishonestServer{"zeros", [](const Bytes&) { return Bytes(welcome_bytes); }},
                     DishonestServer{"another_version",
-                                    [](const Bytes&) { return Bytes(welcome_bytes); }, 1,
+                                    [](const Bytes&) { return Bytes(welcome_bytes); }, 2,
                                     Refusal::none},
                     DishonestServer{"the_clients_own_proof",
                                     [](const Bytes& answer) {
@@ -369,7 +298,9 @@ TEST(Handshake, NoTwoChallengesAreAlike) {
   EXPECT_NE(one->challenge(1), one->challenge(2));
   EXPECT_NE(one->challenge(1), other->challenge(1));
   EXPECT_EQ(one->challenge(1), one->challenge(1));
-  EXPECT_NE(one->refusal(1), one->refusal(2));
+  EXPECT_NE(one->refusal(1, {}), one->refusal(2, {}));
+  const Bytes visit(visit_bytes, std::byte{'v'});
+  EXPECT_NE(one->refusal(1, visit), one->refusal(2, visit));
 }
 
 }  // namespace

@@ -32,7 +32,8 @@ Status status_of(Result<T> result) {
 
 Census census_of_two() {
   Census census({.host = "one", .cores = 4, .common = Bytes(5)}, Key{});
-  census.append(Census({.host = "one", .node = "another", .cores = 2, .least = 3}, Key{}));
+  census.append(
+      Census({.host = "one", .node = "another", .cores = 2, .least = 3, .cache_kib = 512}, Key{}));
   census.addresses = {"host:1", "host:2"};
   return census;
 }

@@ -82,6 +82,7 @@ TEST(Roster, KeepsRandomLayouts) {
       if (run % 2 == 1) self.node = str("node", random() % 3, " of ", self.host);
       self.cores = 1 + static_cast<std::uint32_t>(random() % 2);
       self.least = 100 + static_cast<std::uint32_t>(rank * 7 % 50);
+      self.cache_kib = 200 + static_cast<std::uint32_t>(rank * 11 % 60);
       ++on_host[self.host];
       cores[self.host] = std::max(cores[self.host], self.cores);
       described.push_back(self);
@@ -99,10 +100,11 @@ TEST(Roster, KeepsRandomLayouts) {
     }
     EXPECT_DOUBLE_EQ(roster->oversubscription(), fullest);
     EXPECT_EQ(roster->most_on_a_host(), most);
-    std::uint32_t least = UINT32_MAX;
+    std::uint32_t least = UINT32_MAX, cache_kib = UINT32_MAX;
     for (int a = 0; a < ranks; ++a) {
       const SelfDescription& one = described[static_cast<std::size_t>(a)];
       least = std::min(least, one.least);
+      cache_kib = std::min(cache_kib, one.cache_kib);
       EXPECT_EQ(roster->ranks_on_host(roster->host_of(a)), on_host[one.host]);
       int on_node = 0;
       for (int b = 0; b < ranks; ++b) {
@@ -115,6 +117,7 @@ TEST(Roster, KeepsRandomLayouts) {
       EXPECT_EQ(roster->ranks_on_node(roster->node_of(a)), on_node);
     }
     EXPECT_EQ(roster->least(), least);
+    EXPECT_EQ(roster->cache_kib(), cache_kib);
   }
 }
 

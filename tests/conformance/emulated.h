@@ -94,6 +94,17 @@ class SteppedConnection final : public Connection {
                           transport::Signal signal) override {
     return job_->alone([&] { return inner_->try_put_to(memory, offset, source, bytes, signal); });
   }
+  bool can_get() const override { return inner_->can_get(); }
+  Result<bool> try_get(const transport::RemoteMemory& memory, std::size_t offset, void* destination,
+                       std::size_t bytes) override {
+    return job_->alone([&] { return inner_->try_get(memory, offset, destination, bytes); });
+  }
+  std::uint64_t gets_started() const override {
+    return job_->alone([&] { return inner_->gets_started(); });
+  }
+  std::uint64_t gets_completed() const override {
+    return job_->alone([&] { return inner_->gets_completed(); });
+  }
   std::uint64_t puts_started() const override {
     return job_->alone([&] { return inner_->puts_started(); });
   }

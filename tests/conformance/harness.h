@@ -38,9 +38,14 @@ struct Factory {
   bool across_processes = false;
   // Whether it joins ranks that are threads of one process, too.
   bool inside_a_process = true;
-  // What its connections declare, and are held to: puts_in_place() and can_read_peer().
+  // What its connections declare, and are held to: puts_in_place(), can_get() and
+  // can_read_peer().
   bool puts_in_place = true;
+  bool gets = true;
   bool reads_peer = false;
+  // Whether it does these across processes only where the machine lets one have the other's memory.
+  bool needs_cross_memory = false;
+  bool links_devices = false;  // device_link()
 };
 
 inline void PrintTo(const Factory& factory, std::ostream* out) { *out << factory.name; }
@@ -146,12 +151,12 @@ inline bool is_ready(Connection& connection) {
 // Two ends of one connection.
 struct Pair {
   std::unique_ptr<Connection> a;  // rank 0
-  std::unique_ptr<Connection> b;  // rank 1
+  std::unique_ptr<Connection> b;  // rank `peer`
 
   Pair() = default;
-  Pair(Job& job, const Geometry& geometry, const ConnectionKey& key = {}) {
-    a = must(job.connect(0, 1, geometry, key));
-    b = must(job.connect(1, 0, geometry, key));
+  Pair(Job& job, const Geometry& geometry, const ConnectionKey& key = {}, int peer = 1) {
+    a = must(job.connect(0, peer, geometry, key));
+    b = must(job.connect(peer, 0, geometry, key));
     EXPECT_TRUE(eventually([&] {
       job.progress();
       const bool ready = is_ready(*a);
@@ -159,6 +164,11 @@ struct Pair {
     }));
   }
 };
+
+// A pair for what goes into memory other than its regions.
+inline std::unique_ptr<Pair> joined(Job& job, const ConnectionKey& key = {}) {
+  return std::make_unique<Pair>(job, Geometry{.region_bytes = 1 << 16, .signals = 2}, key);
+}
 
 // What the peer's puts change of an end, by what maps it: the host's processors, or a GPU's. The
 // GPU is the emulated one, whose memory this process loads and stores as its own.
@@ -236,6 +246,28 @@ inline testing::AssertionResult wait_for_completion(Connection& connection) {
   return done ? testing::AssertionSuccess() : testing::AssertionFailure() << "puts do not complete";
 }
 
+// Calls try_put(1), try_put(2) and so on, while the peer does not look, until one is not taken: how
+// many were. Where `enough` are, they complete without the peer, so that nothing piles up here.
+template <class TryPut>
+std::uint64_t fill(Connection& end, std::uint64_t enough, TryPut try_put) {
+  for (std::uint64_t number = 1; number <= enough; ++number) {
+    const Result<bool> taken = try_put(number);
+    EXPECT_TRUE(taken.ok()) << taken.error().describe();
+    if (!taken.ok() || !*taken) return number - 1;
+  }
+  EXPECT_TRUE(wait_for_completion(end)) << "all are taken, and wait";
+  return enough;
+}
+
+// Whether b's signal 0 becomes `value` although b does not look: where more puts than a wire may
+// hold were all taken, nothing piles up on the way either.
+inline bool arrives_unseen(Pair& pair, std::uint64_t value) {
+  return eventually([&] {
+    EXPECT_TRUE(pair.a->progress().ok());
+    return signals_of(*pair.b)[0].load(std::memory_order_acquire) == value;
+  });
+}
+
 // The error that a repeated `step` ends in.
 template <class Step>
 Error until_error(Step step) {
@@ -247,6 +279,15 @@ Error until_error(Step step) {
     return true;
   })) << "no error before the deadline";
   return told;
+}
+
+// An error of either end, as both look and `step` goes on.
+template <class Step>
+Error either_error(Pair& pair, Step step) {
+  return until_error([&]() -> Status {
+    if (auto status = step(); !status.ok()) return status;
+    return progress_all({pair.b.get(), pair.a.get()});
+  });
 }
 
 inline std::vector<std::byte> random_bytes(std::mt19937_64& random, std::size_t count) {

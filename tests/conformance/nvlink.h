@@ -47,7 +47,9 @@ inline Factory nvlink() {
   return {.name = "nvlink",
           .make = NvlinkWithControl::make,
           .across_processes = true,
-          .puts_in_place = false};
+          .puts_in_place = false,
+          .gets = false,
+          .links_devices = true};
 }
 
 }  // namespace unisono::test

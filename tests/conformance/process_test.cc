@@ -15,12 +15,18 @@ INSTANTIATE_TEST_SUITE_P(All, Processes,
                          testing::ValuesIn(factories_with(&Factory::across_processes)),
                          factory_name);
 
-// Of transports that reach memory which the peer's process exposes, and of those that read what it
-// offers. A machine may refuse both to shared memory: an end then says so.
+// Of transports that reach memory which the peer's process exposes, of those that get from it, and
+// of those that read what it offers.
 class ExposingProcesses : public testing::TestWithParam<Factory> {};
 INSTANTIATE_TEST_SUITE_P(All, ExposingProcesses,
                          testing::ValuesIn(factories_with(&Factory::across_processes,
                                                           &Factory::puts_in_place)),
+                         factory_name);
+
+class GettingProcesses : public testing::TestWithParam<Factory> {};
+INSTANTIATE_TEST_SUITE_P(All, GettingProcesses,
+                         testing::ValuesIn(factories_with(&Factory::across_processes,
+                                                          &Factory::gets)),
                          factory_name);
 
 class ReadingProcesses : public testing::TestWithParam<Factory> {};
@@ -30,6 +36,14 @@ INSTANTIATE_TEST_SUITE_P(All, ReadingProcesses,
                          factory_name);
 
 constexpr Geometry geometry{.region_bytes = 1 << 20, .signals = 2};
+
+// What a machine may refuse to shared memory, whose ends then say so; to no other transport.
+bool is_refused(const Factory& factory, bool declares) {
+  EXPECT_TRUE(declares || factory.needs_cross_memory);
+  return !declares;
+}
+constexpr std::string_view no_cross_memory =
+    "this machine does not let processes read and write each other's memory";
 
 std::unique_ptr<Connection> connect_ready(Transport& transport, int self,
                                           const std::string& peer_address) {
@@ -120,7 +134,12 @@ TEST_P(Processes, BytesGoThereAndBack) {
   });
   for (std::uint64_t round = 1; round <= rounds; ++round) {
     const auto content = content_of(round);
-    ASSERT_TRUE(put(*child.connection, content.data(), content.size(), 0, {0, round}));
+    // The last put alone signals.
+    const std::size_t part = content.size() / 5;
+    for (const std::size_t at : {3 * part, 0 * part, 2 * part, 1 * part})
+      ASSERT_TRUE(put(*child.connection, content.data() + at, part, at));
+    ASSERT_TRUE(put(*child.connection, content.data() + 4 * part, content.size() - 4 * part,
+                    4 * part, {0, round}));
     ASSERT_TRUE(wait_for_signal(*child.connection, 1, round));
     ASSERT_TRUE(equal_bytes(region_of(*child.connection), content.data(), content.size())) << round;
     // The peer's answer tells that the source was read, but not by the rules.
@@ -139,19 +158,18 @@ TEST_P(ReadingProcesses, OfferedMemoryIsReadAcross) {
     return static_cast<bool>(wait_for_signal(connection, 0, 1));
   });
   ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
-  if (child.connection->can_read_peer()) {
-    std::mt19937_64 random(3);
-    const auto expected = random_bytes(random, 3'000'001);
-    std::uint64_t address = 0;
-    std::memcpy(&address, region_of(*child.connection), sizeof address);
-    std::vector<std::byte> got(expected.size());
-    const auto status = child.connection->read_peer(got.data(), address, got.size());
-    EXPECT_TRUE(status.ok()) << status.error().describe();
-    EXPECT_EQ(got, expected);
-    // Memory that is not there is an error and not a crash.
-    const auto refused = child.connection->read_peer(got.data(), 4096, got.size());
-    EXPECT_FALSE(refused.ok());
-  }
+  if (is_refused(GetParam(), child.connection->can_read_peer())) GTEST_SKIP() << no_cross_memory;
+  std::mt19937_64 random(3);
+  const auto expected = random_bytes(random, 3'000'001);
+  std::uint64_t address = 0;
+  std::memcpy(&address, region_of(*child.connection), sizeof address);
+  std::vector<std::byte> got(expected.size());
+  const auto status = child.connection->read_peer(got.data(), address, got.size());
+  EXPECT_TRUE(status.ok()) << status.error().describe();
+  EXPECT_EQ(got, expected);
+  // Memory that is not there is an error and not a crash.
+  const auto refused = child.connection->read_peer(got.data(), 4096, got.size());
+  EXPECT_FALSE(refused.ok());
   ASSERT_TRUE(put(*child.connection, nullptr, 0, 0, {0, 1}));
   EXPECT_TRUE(wait_for_completion(*child.connection));
   EXPECT_EQ(child.wait_status(), 0);
@@ -165,85 +183,145 @@ TEST_P(ExposingProcesses, PutsLandInExposedMemoryAcross) {
     if (!put(connection, &exposed, sizeof exposed, 0, {0, 1})) return false;
     if (!wait_for_completion(connection) || !wait_for_signal(connection, 0, 1)) return false;
     std::mt19937_64 random(4);
-    return !connection.puts_in_place() || memory == random_bytes(random, bytes);
+    return memory == random_bytes(random, bytes);
   });
   ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
-  transport::Signal signal{0, 1};
-  if (child.connection->puts_in_place()) {
-    std::mt19937_64 random(4);
-    const auto source = random_bytes(random, bytes);
-    RemoteMemory exposed;
-    std::memcpy(&exposed, region_of(*child.connection), sizeof exposed);
-    ASSERT_TRUE(put_to(*child.connection, exposed, 0, source.data(), bytes, signal));
-    ASSERT_TRUE(wait_for_completion(*child.connection));
-  } else {
-    ASSERT_TRUE(put(*child.connection, nullptr, 0, 0, signal));
-    EXPECT_TRUE(wait_for_completion(*child.connection));
-  }
+  if (is_refused(GetParam(), child.connection->puts_in_place())) GTEST_SKIP() << no_cross_memory;
+  std::mt19937_64 random(4);
+  const auto source = random_bytes(random, bytes);
+  RemoteMemory exposed;
+  std::memcpy(&exposed, region_of(*child.connection), sizeof exposed);
+  ASSERT_TRUE(put_to(*child.connection, exposed, 0, source.data(), bytes, {0, 1}));
+  ASSERT_TRUE(wait_for_completion(*child.connection));
   EXPECT_EQ(child.wait_status(), 0);
 }
 
-// A peer that is stopped while it copies into this end's memory holds up a withdrawal only so long.
-TEST_P(ReadingProcesses, WithdrawalFromAStoppedPeerEnds) {
+// A peer that is stopped while it puts into this end's memory holds up a withdrawal only so long.
+TEST_P(ExposingProcesses, WithdrawalFromAStoppedPeerEnds) {
   constexpr std::size_t bytes = 64 << 20;
   std::vector<std::byte> memory(bytes);
   ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
     if (!wait_for_signal(connection, 0, 1)) return false;
-    if (!connection.puts_in_place() || !connection.can_read_peer()) return true;
     RemoteMemory exposed;
     std::memcpy(&exposed, region_of(connection), sizeof exposed);
     const std::vector<std::byte> source(bytes);
-    for (;;) {
-      const auto taken = connection.try_put_to(exposed, 0, source.data(), bytes, {1, 1});
-      if (!taken.ok() || !connection.progress().ok()) return true;
-    }
+    // One under way at a time.
+    do {
+      if (connection.puts_completed() == connection.puts_started() &&
+          !connection.try_put_to(exposed, 0, source.data(), bytes, {1, 1}).ok())
+        break;
+    } while (connection.progress().ok());
+    return true;
   });
+  if (is_refused(GetParam(), child.connection->puts_in_place())) GTEST_SKIP() << no_cross_memory;
   const RemoteMemory exposed = must_expose(*child.connection, memory);
   ASSERT_TRUE(put(*child.connection, &exposed, sizeof exposed, 0, {0, 1}));
   ASSERT_TRUE(wait_for_completion(*child.connection));
-  if (exposed.key == 0 || !child.connection->can_read_peer()) {
-    EXPECT_EQ(child.wait_status(), 0);
-    GTEST_SKIP() << "this machine does not let processes write each other's memory";
-  }
   ASSERT_TRUE(wait_for_signal(*child.connection, 1, 1));
   kill(child.pid, SIGSTOP);
   const auto begun = std::chrono::steady_clock::now();
   child.connection->withdraw(exposed);
+  const auto waited = std::chrono::steady_clock::now() - begun;
+  // It was in the middle of a put, and that may end later: the connection has failed.
+  if (waited > std::chrono::milliseconds(800)) {
+    const Error told = until_error([&] { return child.connection->progress(); });
+    EXPECT_EQ(told.peer, 1) << told.describe();
+  }
   child.connection->abort({Fault::Kind::aborted, 0});
   EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(15));
   kill(child.pid, SIGCONT);
 }
 
-// Memory that has gone though it is exposed is an error for who puts there.
-TEST_P(ExposingProcesses, AMemoryThatWasUnmappedIsAnError) {
-  constexpr std::size_t bytes = 1 << 20;
+TEST_P(GettingProcesses, ExposedMemoryIsGotAcrossAndADeathInTheMiddleIsNamed) {
+  constexpr std::size_t bytes = 3'000'001;
+  std::mt19937_64 random(5);
+  auto content = random_bytes(random, bytes);
   ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
-    void* gone = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    const RemoteMemory exposed =
-        must_expose(connection, std::span(static_cast<std::byte*>(gone), bytes));
-    munmap(gone, bytes);
+    const RemoteMemory exposed = must_expose(connection, content);
     if (!put(connection, &exposed, sizeof exposed, 0, {0, 1})) return false;
-    if (!wait_for_completion(connection)) return false;
-    // One of the two ends finds out.
-    return eventually([&] {
-      return !connection.check_peer().ok() ||
-             signals_of(connection)[0].load(std::memory_order_acquire) == 1;
-    });
+    return eventually([&] { return !connection.progress().ok(); });
   });
   ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
-  const std::vector<std::byte> source(bytes);  // until the abort: a put reads it that long
-  if (child.connection->puts_in_place()) {
+  if (is_refused(GetParam(), child.connection->can_get())) GTEST_SKIP() << no_cross_memory;
+  RemoteMemory exposed;
+  std::memcpy(&exposed, child.connection->region(), sizeof exposed);
+  std::vector<std::byte> destination(bytes);
+  const auto get = [&]() -> Status {
+    auto taken = child.connection->try_get(exposed, 0, destination.data(), bytes);
+    if (!taken.ok()) return taken.take_error();
+    return child.connection->check_peer();
+  };
+  ASSERT_TRUE(get().ok());
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_TRUE(child.connection->progress().ok());
+    return child.connection->gets_completed() == 1;
+  }));
+  EXPECT_EQ(destination, content);
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(get().ok());
+  kill(child.pid, SIGKILL);
+  const Error told = until_error(get);
+  EXPECT_EQ(told.kind, ErrorKind::peer) << told.describe();
+  EXPECT_EQ(told.peer, 1) << told.describe();
+}
+
+// Memory that has gone though it is exposed is an error for who reaches for it.
+class OfUnmappedMemory {
+ public:
+  explicit OfUnmappedMemory(const Factory& factory)
+      : child(factory, [](Transport&, Connection& connection) {
+          void* gone =
+              mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+          const RemoteMemory exposed =
+              must_expose(connection, std::span(static_cast<std::byte*>(gone), bytes));
+          munmap(gone, bytes);
+          if (!put(connection, &exposed, sizeof exposed, 0, {0, 1})) return false;
+          if (!wait_for_completion(connection)) return false;
+          // One of the two ends finds out.
+          return eventually([&] {
+            return !connection.check_peer().ok() ||
+                   signals_of(connection)[0].load(std::memory_order_acquire) == 1;
+          });
+        }) {}
+  // Calls reach(memory), which tries once.
+  template <class Reach>
+  void is_an_error(Reach reach) {
+    ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
     RemoteMemory exposed;
     std::memcpy(&exposed, region_of(*child.connection), sizeof exposed);
     const Error told = until_error([&]() -> Status {
-      auto taken = child.connection->try_put_to(exposed, 0, source.data(), bytes, {});
+      auto taken = reach(exposed);
       if (!taken.ok()) return taken.take_error();
       return child.connection->check_peer();
     });
     EXPECT_EQ(told.kind, ErrorKind::peer) << told.describe();
+    EXPECT_EQ(told.peer, 1) << told.describe();
+    child.connection->abort({Fault::Kind::aborted, 0});
+    child.wait_status();
   }
-  child.connection->abort({Fault::Kind::aborted, 0});
-  child.wait_status();
+
+  static constexpr std::size_t bytes = 1 << 20;
+  ChildProcess child;
+};
+
+TEST_P(ExposingProcesses, AMemoryThatWasUnmappedIsAnError) {
+  OfUnmappedMemory unmapped(GetParam());
+  const bool reaches = unmapped.child.connection->puts_in_place();
+  if (is_refused(GetParam(), reaches)) GTEST_SKIP() << no_cross_memory;
+  const std::vector<std::byte> source(unmapped.bytes);  // until the abort: a put reads it that long
+  unmapped.is_an_error([&](const RemoteMemory& memory) {
+    return unmapped.child.connection->try_put_to(memory, 0, source.data(), source.size(), {});
+  });
+}
+
+TEST_P(GettingProcesses, AMemoryThatWasUnmappedIsAnError) {
+  OfUnmappedMemory unmapped(GetParam());
+  const bool reaches = unmapped.child.connection->can_get();
+  if (is_refused(GetParam(), reaches)) GTEST_SKIP() << no_cross_memory;
+  std::vector<std::byte> destination(unmapped.bytes);
+  unmapped.is_an_error([&](const RemoteMemory& memory) {
+    return unmapped.child.connection->try_get(memory, 0, destination.data(), destination.size());
+  });
+  EXPECT_EQ(unmapped.child.connection->gets_completed(), 0u);
 }
 
 TEST_P(Processes, AKilledPeerIsNamed) {

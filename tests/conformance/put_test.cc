@@ -1,6 +1,7 @@
 // Puts and signals: where bytes land, in which order they are seen, and what is refused.
 
 #include "conformance/harness.h"
+#include "support/sanitized.h"
 
 namespace unisono::test {
 namespace {
@@ -55,7 +56,7 @@ TEST_P(Put, BytesLandWhereTheyWereAimedAndNowhereElse) {
 // byte of every put before must be there.
 TEST_P(Put, SignalIsSeenAfterTheBytesOfEveryPutBefore) {
   constexpr std::size_t region_bytes = 1 << 20;
-  constexpr std::uint64_t rounds = 60;
+  constexpr std::uint64_t rounds = is_sanitized ? 15 : 60;
   Job job(GetParam(), 2);
   Pair pair(job, {.region_bytes = region_bytes, .signals = 2});
 
@@ -243,6 +244,80 @@ TEST_P(Put, ManyWaitingPutsAllComeThrough) {
   EXPECT_TRUE(wait_for_completion(*pair.a));
   receiver.join();
   EXPECT_TRUE(equal_bytes(region_of(*pair.b), source.data(), source.size()));
+}
+
+// Wires that carry a few bits of a signal's growth carry all of it in the end.
+TEST_P(Put, EveryValueOfASignalArrivesWhole) {
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = 64, .signals = 2});
+  const std::uint64_t source = 7;
+  for (const std::uint64_t value :
+       {1ULL, 31ULL, 32ULL, 64ULL, 255ULL, 512ULL, 65'536ULL, (1ULL << 31) + 1, (1ULL << 32) - 1,
+        1ULL << 32, (1ULL << 32) + 1, 1ULL << 63, ~0ULL - 1, ~0ULL}) {
+    ASSERT_TRUE(put(*pair.a, &source, sizeof source, 0, {0, value}));
+    ASSERT_TRUE(put(*pair.a, nullptr, 0, 0, {1, value}));
+    ASSERT_TRUE(eventually([&] {
+      EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+      return signals_of(*pair.b)[0].load(std::memory_order_acquire) == value &&
+             signals_of(*pair.b)[1].load(std::memory_order_acquire) == value;
+    })) << value;
+  }
+}
+
+TEST_P(Put, IsNotTakenWhenTooMuchIsUnderWay) {
+  constexpr std::size_t bytes = 16 << 10, enough = 5'000;
+  std::mt19937_64 random(seed);
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = bytes, .signals = 2});
+  const auto source = random_bytes(random, bytes);
+  const std::uint64_t taken = fill(*pair.a, enough, [&](std::uint64_t number) {
+    return pair.a->try_put(source.data(), bytes, 0, {0, number});
+  });
+  ASSERT_GT(taken, 0u);
+  ASSERT_TRUE(taken < enough || arrives_unseen(pair, taken));
+  const auto empty = pair.a->try_put(nullptr, 0, 0, {1, 1});
+  ASSERT_TRUE(empty.ok() && *empty);
+  // There is room again once the peer looks.
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+    return signals_of(*pair.b)[1].load(std::memory_order_acquire) == 1;
+  }));
+  EXPECT_EQ(signals_of(*pair.b)[0].load(), taken);
+  EXPECT_TRUE(equal_bytes(region_of(*pair.b), source.data(), bytes));
+  ASSERT_TRUE(put(*pair.a, source.data(), 1, 0, {0, taken + 1}));
+  ASSERT_TRUE(eventually([&] {
+    EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+    return signals_of(*pair.b)[0].load(std::memory_order_acquire) == taken + 1;
+  }));
+}
+
+// As much of each as is taken, while the one that they all put to does not look.
+TEST_P(Put, OfManyPeersToOneThatDoesNotLookAreNotLost) {
+  constexpr int peers = 5;
+  constexpr std::size_t most = 1'000, bytes = 50;
+  std::mt19937_64 random(seed);
+  Job job(GetParam(), peers + 1);
+  std::vector<Pair> pairs;  // of each peer with rank 0
+  const Geometry geometry{.region_bytes = most * bytes, .signals = 1};
+  for (int peer = 1; peer <= peers; ++peer)
+    pairs.emplace_back(job, geometry, ConnectionKey{}, peer);
+  const auto source = random_bytes(random, most * bytes);
+  std::vector<std::uint64_t> taken;
+  for (Pair& pair : pairs)
+    taken.push_back(fill(*pair.b, most, [&](std::uint64_t number) {
+      const std::size_t offset = (number - 1) * bytes;
+      return pair.b->try_put(source.data() + offset, bytes, offset, {0, number});
+    }));
+  ASSERT_TRUE(eventually([&] {
+    std::size_t done = 0;
+    for (std::size_t i = 0; i < pairs.size(); ++i) {
+      EXPECT_TRUE(progress_all({pairs[i].a.get(), pairs[i].b.get()}).ok());
+      done += signals_of(*pairs[i].a)[0].load(std::memory_order_acquire) == taken[i];
+    }
+    return done == pairs.size();
+  }));
+  for (std::size_t i = 0; i < pairs.size(); ++i)
+    EXPECT_TRUE(equal_bytes(region_of(*pairs[i].a), source.data(), taken[i] * bytes)) << i;
 }
 
 }  // namespace

@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/str.h"
@@ -184,6 +186,34 @@ TEST_P(Forks, AChildMakesItsOwn) {
     if (auto wrong = fork_one(alone); !wrong.empty()) return wrong;
     return reduce_some(communicator);
   });
+}
+
+// It waits for no mutex that a thread of its parent, which it has not got, held when it was forked.
+TEST(Fork, AChildMakesItsOwnWhileTheThreadThatTellsLooks) {
+  if (test::is_sanitized) GTEST_SKIP() << "a sanitizer's allocator may be locked in the child";
+  const auto make = [] {
+    InitOptions options;
+    options.settings = {{"UNISONO_DUMP_SIGNAL", str(SIGUSR1)}};  // has the thread look
+    options.rank = 0;
+    options.world_size = 1;
+    return Communicator::init(options);
+  };
+  // The more there are, the longer it holds what it looks at.
+  std::vector<Communicator> own;
+  for (int i = 0; i < 100; ++i) {
+    auto made = make();
+    ASSERT_TRUE(made.ok()) << made.error().describe();
+    own.push_back(std::move(*made));
+  }
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    while (!done) kill(getpid(), SIGUSR1);
+  });
+  std::string wrong;
+  for (int i = 0; i < 100 && wrong.empty(); ++i) wrong = fork_one([&] { return make().ok(); });
+  done = true;
+  other.join();
+  EXPECT_EQ(wrong, "");
 }
 
 // What a child inherits must not keep its dead parent's connections open.

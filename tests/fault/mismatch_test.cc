@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
+#include <thread>
+#include <vector>
 
 #include "base/fingerprint.h"
 #include "base/str.h"
@@ -147,6 +150,33 @@ TEST_P(Mismatches, NameBothCallsAndGiveNobodyWrongData) {
     }
     EXPECT_GT(told, 0) << where;
   }
+}
+
+// A call that starts on a connection which a peer has closed hears what the ranks found.
+TEST_P(Mismatches, TellBothCallsToWhoComesLate) {
+  const auto [transport, nodes] = GetParam();
+  run_ranks({.ranks = 3, .nodes = nodes, .transport = transport}, [&](Communicator& world) {
+    std::vector<std::int32_t> data(4);
+    for (int late = 0; late < 20; ++late) {
+      auto group = world.split(0, world.rank());
+      ASSERT_TRUE(group.ok()) << group.error().describe();
+      const auto run = [&](std::int64_t count, DataType type) {
+        CallOptions options;
+        options.algorithm = "one_shot";
+        return group->all_reduce(data.data(), data.data(), count, type, ReduceOperation::sum,
+                                 options);
+      };
+      ASSERT_TRUE(run(4, DataType::int32).ok());
+      ASSERT_TRUE(world.barrier().ok());
+      if (world.rank() == 2) std::this_thread::sleep_for(late * 50us);
+      const Status status = run(3, world.rank() == 1 ? DataType::float32 : DataType::int32);
+      ASSERT_FALSE(status.ok());
+      const std::string& said = status.error().message;
+      EXPECT_TRUE(contains(said, " calls all_reduce of 3 int32, sum")) << said;
+      EXPECT_TRUE(contains(said, "rank 1 calls all_reduce of 3 float32, sum")) << said;
+      ASSERT_TRUE(world.barrier().ok());
+    }
+  });
 }
 
 // A call like the last one with the same buffers takes a shorter way.

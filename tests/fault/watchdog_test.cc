@@ -115,7 +115,10 @@ TEST_F(Watchdog, AProcessThatExitsInTheMiddleOfACallWritesItsRecord) {
   const auto records = dumps();
   ASSERT_TRUE(records.contains(0));
   EXPECT_EQ(records.at(0).find("cause")->string(), "exit");
-  EXPECT_EQ(records.at(0).find("collectives")->array().back().find("state")->string(), "started");
+  // Another thread may be about to start it.
+  const std::string state =
+      records.at(0).find("collectives")->array().back().find("state")->string();
+  EXPECT_TRUE(state == "scheduled" || state == "started") << state;
 }
 
 // Two communicators fail where no file can grow: a full disk as far as the process can tell.

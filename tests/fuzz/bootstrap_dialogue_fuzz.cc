@@ -1,6 +1,6 @@
 // The state machines behind the control plane's frames against a peer that has every secret and
-// says what the input says: a rendezvous, a guest at one, and two members of a group. Nobody
-// crashes, nobody hangs, and every blame is on a rank that there is.
+// says what the input says: a rendezvous, guests and visitors of one, and two members of a group.
+// Nobody crashes, nobody hangs, and every blame is on a rank that there is.
 //
 // The first byte picks who is tried, the second one the seed. What follows is a script: an
 // operation, the number of payload bytes, the payload.
@@ -61,6 +61,20 @@ class Fuzzer {
       co_await follow_script(**channel);
     }
   }
+  sys::Task<void> visit() {
+    const Key key = enrolment_key("secret");
+    while (in_.left() > 0 && world_.now_ns() < end_ns / 2) {
+      Result<std::unique_ptr<sys::Stream>> stream =
+          co_await world_.connect(victim_address, world_.now_ns() + second_ns);
+      if (!stream.ok()) break;
+      const Visitor visitor{in_.number<std::uint32_t>(), in_.number<std::uint8_t>()};
+      Refusal refusal{};
+      Result<Directions> directions = co_await ask_for_directions(
+          std::move(*stream), visitor, key, world_.now_ns() + timeout_ns, refusal);
+      require(!directions.ok() || directions->kind != Directions::Kind::next ||
+              directions->rank < ranks);
+    }
+  }
   sys::Task<void> talk_when_asked() {
     Result<std::unique_ptr<sys::Listener>> listener = world_.listen(fuzzer_address);
     const auto doorkeeper = std::move(*Doorkeeper::make(world_, wire, 256));
@@ -70,6 +84,17 @@ class Fuzzer {
       Result<sys::Admitted> admitted =
           co_await (*listener)->admit(*doorkeeper, world_.now_ns() + timeout_ns);
       if (!admitted.ok()) break;
+      if (Doorkeeper::visit_of(*admitted)) {
+        const auto address = in_.raw(std::min<std::size_t>(in_.number<std::uint8_t>(), in_.left()));
+        Directions directions{static_cast<Directions::Kind>(in_.number<std::uint8_t>() % 3),
+                              in_.number<std::uint8_t>(),
+                              {}};
+        for (const std::byte letter : address) directions.address += static_cast<char>(letter);
+        Status directed = co_await doorkeeper->direct(std::move(*admitted), std::move(directions),
+                                                      world_.now_ns() + timeout_ns);
+        if (!directed.ok()) break;
+        continue;
+      }
       Result<Doorkeeper::Guest> guest =
           co_await doorkeeper->welcome(std::move(*admitted), world_.now_ns() + timeout_ns);
       if (guest.ok()) co_await follow_script(*guest->channel);
@@ -153,7 +178,8 @@ sys::Task<void> use(std::shared_ptr<ControlNode> node) {
   node->forget_group(id);
 }
 
-sys::Task<void> join_as(sys::World& world, int rank, const sys::Address& rendezvous) {
+sys::Task<void> join_as(sys::World& world, int rank, const sys::Address& rendezvous,
+                        int fan_out = default_fan_out) {
   BootstrapOptions options;
   options.rank = rank;
   options.world_size = ranks;
@@ -161,6 +187,7 @@ sys::Task<void> join_as(sys::World& world, int rank, const sys::Address& rendezv
   options.secret = "secret";
   options.timeout_ns = timeout_ns;
   options.protection = wire.between_hosts;
+  options.fan_out = fan_out;
   const SelfDescription self;
   Result<Joined> joined = co_await join_job(world, options, self, nullptr);
   if (!joined.ok()) {
@@ -189,7 +216,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sys::Simulation simulation(options);
   for (const char* host : {"victim", "fuzzer", "honest"}) simulation.add_process(host);
   Fuzzer fuzzer(simulation.world(1), script);
-  switch (data[0] % 4) {
+  switch (data[0] % 6) {
     case 0:  // a rendezvous with one honest guest
       simulation.start(0, join_as(simulation.world(0), 0, victim_address));
       simulation.start(2, join_as(simulation.world(2), 2, victim_address));
@@ -198,6 +225,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 1:  // a guest
       simulation.start(0, join_as(simulation.world(0), 1, fuzzer_address));
       simulation.start(1, fuzzer.talk_when_asked());
+      break;
+    case 4:  // a guest whose parent is another rank
+      simulation.start(0, join_as(simulation.world(0), 2, fuzzer_address, 1));
+      simulation.start(1, fuzzer.talk_when_asked());
+      break;
+    case 5:
+      simulation.start(0, join_as(simulation.world(0), 0, victim_address, 1));
+      simulation.start(2, join_as(simulation.world(2), 1, victim_address, 1));
+      simulation.start(1, fuzzer.visit());
       break;
     case 2:
       simulation.start(0, be_member(simulation.world(0), false));

@@ -37,10 +37,12 @@ sys::Task<void> say(sys::World& world, const sys::Address& to, std::span<const s
     count = co_await (*stream)->read_some(heard, deadline_ns);
 }
 
-sys::Task<void> serve_stranger(sys::World& world, bool as_client) {
+enum class Role { server, client, visitor };
+
+sys::Task<void> serve_stranger(sys::World& world, Role role) {
   Result<std::unique_ptr<sys::Listener>> listener = world.listen(victim_address);
   const std::int64_t deadline_ns = world.now_ns() + 10 * second_ns;
-  if (!as_client) {
+  if (role == Role::server) {
     const auto doorkeeper = std::move(*Doorkeeper::make(world, {}, 4));
     doorkeeper->admit(Purpose::enrolment, enrolment_key("secret"));
     doorkeeper->admit(Purpose::link, link_key(enrolment_key("the job's")));
@@ -51,9 +53,16 @@ sys::Task<void> serve_stranger(sys::World& world, bool as_client) {
   Result<sys::Admitted> admitted = co_await (*listener)->admit(test::open_gate, deadline_ns);
   if (!admitted.ok()) co_return;
   Refusal refusal{};
-  Result<std::unique_ptr<Channel>> channel =
-      co_await prove_to_server(world, std::move(admitted->stream), Purpose::enrolment,
-                               enrolment_key("secret"), {}, deadline_ns, refusal);
+  const Key key = enrolment_key("secret");
+  if (role == Role::visitor) {
+    const Visitor visitor{1, 2};
+    Result<Directions> directions = co_await ask_for_directions(std::move(admitted->stream),
+                                                                visitor, key, deadline_ns, refusal);
+    require(!directions.ok());
+    co_return;
+  }
+  Result<std::unique_ptr<Channel>> channel = co_await prove_to_server(
+      world, std::move(admitted->stream), Purpose::enrolment, key, {}, deadline_ns, refusal);
   require(!channel.ok());
 }
 
@@ -65,6 +74,10 @@ sys::Task<void> listen_as_node(sys::World& world) {
   enrolments.serve = [](std::unique_ptr<Channel>, const Enrolment&) -> sys::Task<void> {
     require(false);
     co_return;
+  };
+  enrolments.direct = [](Visitor) -> sys::Task<Directions> {
+    require(false);
+    co_return Directions{};
   };
   enrolments.disagree = [](const Error&) { require(false); };
   require(node.start(std::move(*listener), std::move(enrolments)).ok());
@@ -83,12 +96,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   sys::Simulation simulation(options);
   simulation.add_process("victim");
   simulation.add_process("stranger");
-  switch (data[0] % 3) {
+  switch (data[0] % 4) {
     case 0:
-      simulation.start(0, serve_stranger(simulation.world(0), true));
+      simulation.start(0, serve_stranger(simulation.world(0), Role::client));
       break;
     case 1:
-      simulation.start(0, serve_stranger(simulation.world(0), false));
+      simulation.start(0, serve_stranger(simulation.world(0), Role::server));
+      break;
+    case 2:
+      simulation.start(0, serve_stranger(simulation.world(0), Role::visitor));
       break;
     default:
       simulation.start(0, listen_as_node(simulation.world(0)));

@@ -1,7 +1,8 @@
 // What the socket transport decodes: handshakes, also under a right proof; frames as they come in
 // on the streams of a connection, sealed or not; and a whole connection that talks with a rank
 // which has the job's key and sends nonsense. Bytes from a peer must never reach anything outside
-// the region and the signals, and no rank is blamed that there is not.
+// the region, the signals, exposed memory and what gets ask for, and no rank is blamed that there
+// is not.
 
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -29,6 +30,7 @@ using namespace unisono::transport::socket;
 
 constexpr Geometry geometry{.region_bytes = 1500, .signals = 3};
 constexpr std::size_t exposed_bytes = 256;
+constexpr std::size_t got_bytes = 200;
 constexpr std::size_t guard_bytes = 64;
 constexpr std::byte guard{0xa5};
 
@@ -54,12 +56,15 @@ struct Guarded {
 struct Victim {
   Guarded<geometry.region_bytes> region;
   Guarded<exposed_bytes> piece;
+  std::array<Guarded<got_bytes>, 2> destinations;
   ExposedMemory exposed{0, 7};
+  Gets gets{7};
   std::atomic<std::uint64_t> signals[geometry.signals + 1];
 
   Victim() {
     exposed.start_keys(1);
     require(exposed.add(piece.begin(), exposed_bytes).ok());
+    for (auto& destination : destinations) gets.add(destination.begin(), got_bytes);
     for (auto& signal : signals) signal.store(0);
   }
   ~Victim() { require(signals[geometry.signals].load() == 0); }
@@ -95,7 +100,8 @@ void fuzz_inbox(std::span<const std::byte> bytes) {
   }
   Victim victim;
   {
-    Inbox inbox(ours, victim.region.begin(), victim.exposed, victim.signals, geometry, peer, ranks);
+    Inbox inbox(ours, victim.region.begin(), victim.exposed, victim.gets, victim.signals, geometry,
+                peer, ranks);
     for (std::size_t turn = 0; !bytes.empty(); ++turn) {
       const auto part = bytes.first(std::min(chunk, bytes.size()));
       const iovec vector{.iov_base = const_cast<std::byte*>(part.data()), .iov_len = part.size()};
@@ -210,7 +216,7 @@ struct Ignored final : SentFrames {
 };
 
 // A rank that has the key, joined over real sockets with frames of the input's choice, against a
-// connection that itself puts, looks and gives up.
+// connection that itself puts, gets, exposes memory, looks and gives up.
 void fuzz_connection(std::span<const std::byte> bytes) {
   if (bytes.size() < 2) return;
   Choices choices(bytes);
@@ -270,18 +276,34 @@ void fuzz_connection(std::span<const std::byte> bytes) {
   };
   std::array<std::uint64_t, geometry.signals> seen{};
   const std::array<std::byte, 100> content{};
+  Guarded<exposed_bytes> piece;
+  Guarded<got_bytes> destination;
+  const auto exposed = victim.expose(piece.begin(), exposed_bytes);
+  require(exposed.ok());
   while (!choices.empty() && !is_over) {
     const std::uint8_t what = choices.small();
+    const auto frame = [&](Frame::Type type) {
+      return Frame{.type = type,
+                   .signal = choices.small() < 128 ? Frame::no_signal
+                                                   : static_cast<std::uint32_t>(choices.number()),
+                   .offset = choices.number(),
+                   .bytes = choices.number(),
+                   .value = choices.number(),
+                   .pieces = choices.number()};
+    };
     if (what % 8 < 5 && stream.has_room()) {
-      const Frame frame{.type = static_cast<Frame::Type>(what % 8 + 1),
-                        .signal = choices.small() < 128
-                                      ? Frame::no_signal
-                                      : static_cast<std::uint32_t>(choices.number()),
-                        .offset = choices.number(),
-                        .bytes = choices.number(),
-                        .value = choices.number(),
-                        .pieces = choices.number()};
-      stream.push(frame, nullptr, 0);
+      stream.push(frame(static_cast<Frame::Type>(what % 8 + 1)), nullptr, 0);
+    } else if (what == 7 && stream.has_room()) {
+      Frame get = frame(Frame::Type::get);
+      if (get.value < 128) get.value = exposed->key;
+      stream.push(get, nullptr, 0);
+    } else if (what == 15 && stream.has_room()) {
+      stream.push(frame(Frame::Type::answer), nullptr, 0);
+      stream.push({.type = Frame::Type::whole}, nullptr, 0);
+    } else if (what == 23) {
+      (void)victim.try_get(*exposed, what, destination.begin(), got_bytes);
+    } else if (what == 31) {
+      victim.withdraw(*exposed);
     } else if (what % 8 == 5) {
       (void)victim.try_put(content.data(), content.size(), what, {0, what});
     } else if (what % 8 == 6) {

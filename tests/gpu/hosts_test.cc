@@ -1,14 +1,16 @@
 // GPUs of several hosts: processes whose host names are set apart. On the emulated devices alone,
 // as processes_test.cc.
 #include <gtest/gtest.h>
-#include <sched.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <functional>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "algorithm/algorithm.h"
+#include "base/json.h"
 #include "base/settings.h"
 #include "base/str.h"
 #include "gpu/device_copies.h"
@@ -31,14 +33,14 @@ class GpuHosts : public testing::TestWithParam<int> {
 };
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuHosts, testing::Values(2, 3, 4));
 
-// Two hosts: of one rank each, or of two and the rest.
+// Two hosts of one rank, or as many hosts of two as there are ranks for, each rank with a device of
+// its own there.
 std::function<void(int rank, InitOptions& options)> apart(int ranks) {
   return [ranks](int rank, InitOptions& options) {
-    const std::string host = str("host", ranks == 2 ? rank : rank / 2);
-    EXPECT_EQ(unshare(CLONE_NEWUTS), 0);
-    EXPECT_EQ(sethostname(host.data(), host.size()), 0);
-    options.node = host;
-    options.device = rank;
+    const int host = ranks == 2 ? rank : rank / 2;
+    move_to_host(host);
+    options.node = str("host", host);
+    options.device = rank % 2;
   };
 }
 
@@ -79,6 +81,190 @@ TEST_P(GpuHosts, EveryCollectiveIsStaged) {
   for (const Ended& ended : all) {
     EXPECT_EQ(ended.said, "");
     EXPECT_EQ(ended.exit_code, 0) << "signal " << ended.signal;
+  }
+}
+
+// How many connections by which transport this rank has to ranks of its host, and to others.
+struct Carried {
+  int by_devices_inside = 0;
+  int by_devices_outside = 0;
+};
+
+Carried carried(const Communicator& communicator) {
+  Carried out;
+  for (const ConnectionMemory& one : communicator.memory().connections)
+    if (one.transport == "nvlink")
+      ++(one.peer / 2 == communicator.rank() / 2 ? out.by_devices_inside : out.by_devices_outside);
+  return out;
+}
+
+// The path of the last call, as the record says.
+std::string last_path(const Communicator& communicator) {
+  auto record = json::parse(communicator.dump_record());
+  if (!record.ok()) return record.error().describe();
+  return std::string(record->find("collectives")->array().back().find("path")->string());
+}
+
+// Every algorithm that there is, mixed where it has phases; which of them these are is said.
+std::string call_every_plan(Communicator& communicator, std::uint64_t seed,
+                            std::set<std::string>& mixed) {
+  const TestStream stream = stream_of(communicator);
+  std::vector<int> hosts;
+  for (int rank = 0; rank < communicator.size(); ++rank) hosts.push_back(rank / 2);
+  const topo::Placement placement = topo::Placement::from_nodes(hosts).value();
+  for (const algorithm::Entry& entry : algorithm::entries()) {
+    if (entry.collective == Collective::all_to_all_v || entry.collective == Collective::barrier)
+      continue;
+    if (!entry.supports({.collective = entry.collective, .placement = placement}).ok()) continue;
+    for (const bool in_place : {false, true}) {
+      constexpr ReduceOperation operations[]{ReduceOperation::average,
+                                             ReduceOperation::pre_multiplied_sum,
+                                             ReduceOperation::max, ReduceOperation::sum};
+      constexpr std::int64_t counts[]{4099, 5, 70'001};
+      const std::int64_t count = counts[++seed % 3];
+      const ReduceOperation operation =
+          is_reduction(entry.collective) ? operations[seed % 4] : ReduceOperation::sum;
+      Problem problem{entry.collective, communicator.size(), 0, count, operation, {}};
+      if (has_root(entry.collective)) problem.root = 1;
+      const std::string wrong =
+          run_checked(communicator, {problem,
+                                     seed % 5 < 3 ? DataType::float32 : DataType::int64,
+                                     in_place,
+                                     {.algorithm = std::string(entry.name)},
+                                     seed,
+                                     on(stream)});
+      if (!wrong.empty())
+        return str(entry.plan_name(), " ", name(operation), " of ", count,
+                   in_place ? " in place: " : ": ", wrong);
+      if (last_path(communicator) == "mixed") mixed.insert(entry.plan_name());
+    }
+  }
+  return {};
+}
+
+class GpuMixedHosts : public GpuHosts {};
+INSTANTIATE_TEST_SUITE_P(Ranks, GpuMixedHosts, testing::Values(3, 4, 5));
+
+TEST_P(GpuMixedHosts, EveryPlanDelivers) {
+  const std::uint64_t seed = test_seed();
+  const auto all = run_forked(
+      GetParam(),
+      [seed](Communicator& communicator) -> std::string {
+        std::set<std::string> mixed;
+        std::string wrong = call_every_plan(communicator, seed, mixed);
+        if (!wrong.empty()) return wrong;
+        for (const char* wanted :
+             {"hierarchical_ring_all_reduce", "hierarchical_recursive_direct_all_reduce",
+              "hierarchical_ring_all_gather", "hierarchical_ring_direct_reduce_scatter",
+              "direct_all_to_all"})
+          if (!mixed.contains(wanted)) return str(wanted, " was not mixed");
+        return mixed.contains("ring_all_reduce") ? "ring_all_reduce was mixed" : "";
+      },
+      apart(GetParam()));
+  for (const Ended& ended : all) {
+    EXPECT_EQ(ended.said, "");
+    EXPECT_EQ(ended.exit_code, 0) << "signal " << ended.signal;
+  }
+}
+
+TEST_P(GpuMixedHosts, DevicesOfAHostReachEachOther) {
+  const auto all = run_forked(
+      GetParam(),
+      [](Communicator& communicator) -> std::string {
+        const TestStream stream = stream_of(communicator);
+        for (const Collective collective :
+             {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter}) {
+          const auto found = communicator.explain(collective, 1 << 20);
+          if (!found.ok()) return found.error().describe();
+          const bool is_said =
+              found->path == "mixed" && found->thread_blocks > 0 &&
+              found->note.find("Inside a node GPUs move the data") != std::string::npos;
+          if (communicator.size() == 4 && !is_said) return found->text();
+          // Blocks that are posted between devices which map each other's buffers: here are none.
+          const Problem problem{collective, communicator.size(),  0,
+                                600'001,    ReduceOperation::sum, {}};
+          const std::string wrong =
+              run_checked(communicator, {problem,
+                                         DataType::int32,
+                                         false,
+                                         {.algorithm = "hierarchical_ring_direct"},
+                                         1,
+                                         on(stream)});
+          if (!wrong.empty()) return str(name(collective), ": ", wrong);
+          if (last_path(communicator) != "mixed") return last_path(communicator);
+        }
+        const bool is_alone =
+            communicator.size() % 2 == 1 && communicator.rank() == communicator.size() - 1;
+        const Carried found = carried(communicator);
+        if (found.by_devices_outside > 0) return "a device reaches another host's";
+        if (is_alone != (found.by_devices_inside == 0))
+          return str(found.by_devices_inside, " connections by devices");
+        // A call that may take no SM takes none.
+        const Problem problem{
+            Collective::all_gather, communicator.size(), 0, 300'001, ReduceOperation::sum, {}};
+        const std::string wrong = run_checked(
+            communicator,
+            {problem, DataType::int32, false, {.policy = Policy::zero_sm}, 1, on(stream)});
+        if (!wrong.empty()) return str("zero_sm: ", wrong);
+        return last_path(communicator) == "staged" ? "" : last_path(communicator);
+      },
+      apart(GetParam()));
+  for (const Ended& ended : all) EXPECT_EQ(ended.said, "");
+}
+
+// The last rank is killed before a call that the others make: of four, one waits for it by a
+// kernel, one between hosts, and one for these two.
+TEST_P(GpuMixedHosts, SurvivorsNameTheRankThatWasKilled) {
+  const int ranks = GetParam();
+  const auto all = run_forked(
+      ranks,
+      [ranks](Communicator& communicator) -> std::string {
+        const TestStream stream = stream_of(communicator);
+        const CheckedCall call{{Collective::all_reduce, ranks, 0, 4099, ReduceOperation::sum, {}},
+                               DataType::int32,
+                               false,
+                               {.algorithm = "hierarchical_ring"},
+                               1,
+                               on(stream)};
+        if (const std::string wrong = run_checked(communicator, call); !wrong.empty())
+          return "before: " + wrong;
+        if (last_path(communicator) != "mixed") return last_path(communicator);
+        if (communicator.rank() == ranks - 1) kill(getpid(), SIGKILL);
+        const std::string said = run_checked(communicator, call);
+        const Status status = communicator.failure();
+        return status.ok() ? "no failure: " + said : status.error().describe();
+      },
+      apart(ranks));
+  for (int rank = 0; rank < ranks - 1; ++rank)
+    EXPECT_NE(all[static_cast<std::size_t>(rank)].said.find(str("rank ", ranks - 1)),
+              std::string::npos)
+        << "rank " << rank << " said: " << all[static_cast<std::size_t>(rank)].said;
+  EXPECT_EQ(all.back().signal, SIGKILL);
+}
+
+// All of a call is staged where hosts are not nodes of the placement, and where devices of one host
+// do not reach each other.
+TEST_P(GpuMixedHosts, NothingIsMixedWherePlansOrDevicesDoNotAllowIt) {
+  for (const SettingValues& settings :
+       {SettingValues{{"UNISONO_FLAT", "1"}}, SettingValues{{"UNISONO_GPU_PEER_ACCESS", "0"}}}) {
+    const auto all = run_forked(
+        GetParam(),
+        [](Communicator& communicator) -> std::string {
+          const TestStream stream = stream_of(communicator);
+          const Problem problem{
+              Collective::all_reduce, communicator.size(), 0, 4099, ReduceOperation::sum, {}};
+          const std::string wrong =
+              run_checked(communicator, {problem, DataType::int32, false, {}, 1, on(stream)});
+          if (!wrong.empty()) return wrong;
+          const Carried found = carried(communicator);
+          if (found.by_devices_inside + found.by_devices_outside > 0) return "connections";
+          return last_path(communicator) == "staged" ? "" : last_path(communicator);
+        },
+        [&](int rank, InitOptions& options) {
+          apart(GetParam())(rank, options);
+          options.settings = settings;
+        });
+    for (const Ended& ended : all) EXPECT_EQ(ended.said, "");
   }
 }
 

@@ -230,7 +230,9 @@ TEST_P(GpuStamps, AHangIsStartedAndTheErrorSaysWhatItWaitsFor) {
       while (communicator.failure().ok() && std::chrono::steady_clock::now() < until)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
       looked.arrive_and_wait();
-      const json::Value after = record_of(communicator);
+      const json::Value after = record_that(communicator, [](const json::Value& one) {
+        return one.find("collectives")->array()[2].find("state")->string() == "failed";
+      });
       for (const std::size_t i : {1U, 2U})
         EXPECT_EQ(after.find("collectives")->array()[i].find("state")->string(), "failed");
       EXPECT_NE(after.find("collectives")->array()[1].find("started_ns"), nullptr);

@@ -1,10 +1,13 @@
 #include "support/forked_ranks.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 
 #include "base/str.h"
 #include "support/ranks.h"
@@ -32,9 +35,7 @@ std::string read_all(int descriptor) {
 
 }  // namespace
 
-std::vector<Ended> run_forked(int ranks, const std::function<std::string(Communicator&)>& body,
-                              const std::function<void(int rank, InitOptions& options)>& prepare) {
-  const Rendezvous rendezvous;
+std::vector<Ended> run_processes(int ranks, const std::function<std::string(int rank)>& body) {
   std::vector<Process> processes;
   for (int rank = 0; rank < ranks; ++rank) {
     int ends[2];
@@ -44,19 +45,7 @@ std::vector<Ended> run_forked(int ranks, const std::function<std::string(Communi
       alarm(most_seconds);
       // What is said ends with the rank, whatever processes it has forked.
       sys::keep_from_children(ends[1]);
-      InitOptions options;
-      options.rank = rank;
-      options.world_size = ranks;
-      options.rendezvous = rendezvous.url();
-      options.node = "node";
-      options.timeout = std::chrono::seconds(20);
-      options.bootstrap_timeout = std::chrono::seconds(20);
-      if (prepare) prepare(rank, options);
-      std::string said;
-      {
-        auto made = Communicator::init(options);
-        said = made.ok() ? body(*made) : "init: " + made.error().describe();
-      }
+      const std::string said = body(rank);
       const auto bytes = static_cast<ssize_t>(said.size());
       _exit(write(ends[1], said.data(), said.size()) == bytes ? 0 : 1);
     }
@@ -75,6 +64,34 @@ std::vector<Ended> run_forked(int ranks, const std::function<std::string(Communi
     all.push_back(std::move(ended));
   }
   return all;
+}
+
+void move_to_host(int host) {
+  const std::string name = str("host", host);
+  EXPECT_EQ(unshare(CLONE_NEWUTS), 0);
+  EXPECT_EQ(sethostname(name.data(), name.size()), 0);
+  const char* const netbed = std::getenv("UNISONO_TEST_NETBED");
+  if (netbed == nullptr) return;
+  const int network = open(str("/var/run/netns/", netbed, "-node", host).c_str(), O_RDONLY);
+  EXPECT_EQ(setns(network, CLONE_NEWNET), 0) << netbed << " has no node " << host;
+  close(network);
+}
+
+std::vector<Ended> run_forked(int ranks, const std::function<std::string(Communicator&)>& body,
+                              const std::function<void(int rank, InitOptions& options)>& prepare) {
+  const Rendezvous rendezvous;
+  return run_processes(ranks, [&](int rank) {
+    InitOptions options;
+    options.rank = rank;
+    options.world_size = ranks;
+    options.rendezvous = rendezvous.url();
+    options.node = "node";
+    options.timeout = std::chrono::seconds(20);
+    options.bootstrap_timeout = std::chrono::seconds(20);
+    if (prepare) prepare(rank, options);
+    auto made = Communicator::init(options);
+    return made.ok() ? body(*made) : "init: " + made.error().describe();
+  });
 }
 
 std::string reduce(Communicator& communicator, std::size_t elements) {

@@ -16,8 +16,15 @@ struct Ended {
   std::string said;  // what `body` returned, or why the rank could not join
 };
 
-// Runs `body` on every rank, each in a process of its own, which ends by itself after a minute.
-// `prepare` is called there before the rank joins. The calling process must have no other thread.
+// Runs `body` for every rank, each in a process of its own, which ends by itself after a minute.
+// The calling process must have no other thread.
+std::vector<Ended> run_processes(int ranks, const std::function<std::string(int rank)>& body);
+
+// Gives this process the name of a host, "host0", "host1", ..., which only root can, and where the
+// test runs on a netbed (tests/python/test_netbed_devices.py) the network of that node.
+void move_to_host(int host);
+
+// Runs `body` on every rank, as run_processes. `prepare` is called there before the rank joins.
 std::vector<Ended> run_forked(
     int ranks, const std::function<std::string(Communicator&)>& body,
     const std::function<void(int rank, InitOptions& options)>& prepare = {});

@@ -14,6 +14,7 @@ TEST(Caches, CountsTheProcessorsOfAMask) {
 TEST(Caches, GiveACoreWhatProcessorsHave) {
   EXPECT_GE(cache_bytes_of_a_core(), std::size_t{64} << 10);
   EXPECT_LE(cache_bytes_of_a_core(), std::size_t{4} << 30);
+  EXPECT_LE(second_level_bytes(), std::size_t{1} << 30);
 }
 
 }  // namespace

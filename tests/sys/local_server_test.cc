@@ -66,8 +66,8 @@ class LocalServerTest : public ServedSockets {
   std::string ask(std::string_view text) const {
     const int descriptor = connect_to(path_);
     EXPECT_GE(descriptor, 0);
-    EXPECT_EQ(send(descriptor, text.data(), text.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(text.size()));
+    // One that asks for too much may be dropped before it has said all.
+    EXPECT_GT(send(descriptor, text.data(), text.size(), MSG_NOSIGNAL), 0);
     return rest_of(descriptor);
   }
 

@@ -1,6 +1,7 @@
 // Both worlds keep the same promises.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -131,6 +132,31 @@ TEST_P(EveryWorld, APortIsListenedOnByOneOnly) {
   EXPECT_NE(run(listen_twice(world())).find("in use"), std::string::npos);
 }
 
+// A name of the host is one process's until its listener goes.
+Task<std::string> meet_by_name(World& world) {
+  const Address name{"@unisono-world-test-" + std::to_string(getpid()), 0};
+  const std::int64_t deadline_ns = world.now_ns() + 10 * second_ns;
+  Result<std::unique_ptr<Listener>> listener = world.listen(name);
+  if (!listener.ok()) co_return listener.error().describe();
+  Result<std::unique_ptr<Listener>> second = world.listen(name);
+  if (second.ok()) co_return "listens twice";
+  Result<std::unique_ptr<Stream>> stream = co_await world.connect(name, deadline_ns);
+  if (!stream.ok()) co_return stream.error().describe();
+  Result<Admitted> admitted = co_await (*listener)->admit(test::open_gate, deadline_ns);
+  if (!admitted.ok()) co_return admitted.error().describe();
+  std::array<std::byte, 3> bytes{std::byte{1}, std::byte{2}, std::byte{3}};
+  Status done = co_await write_all(**stream, bytes, deadline_ns);
+  std::array<std::byte, 3> heard{};
+  if (done.ok()) done = co_await read_exactly(*admitted->stream, heard, deadline_ns);
+  if (!done.ok()) co_return done.error().describe();
+  listener->reset();
+  second = world.listen(name);
+  if (!second.ok()) co_return second.error().describe();
+  co_return heard == bytes ? "met" : "something else";
+}
+
+TEST_P(EveryWorld, ProcessesOfAHostMeetByName) { EXPECT_EQ(run(meet_by_name(world())), "met"); }
+
 // Wants "open" from connection number n, after n itself.
 class Sesame final : public Gate {
  public:
@@ -138,13 +164,16 @@ class Sesame final : public Gate {
   std::vector<std::byte> challenge(std::uint64_t number) const override {
     return {static_cast<std::byte>(number)};
   }
-  std::size_t answer_bytes() const override { return 5; }
+  std::size_t answer_bytes(std::span<const std::byte>) const override { return 5; }
   Status check(std::uint64_t number, std::span<const std::byte> answer) const override {
     const auto right = word(number);
     if (std::equal(answer.begin(), answer.end(), right.begin(), right.end())) return {};
     return environment_error("a wrong word");
   }
-  std::vector<std::byte> refusal(std::uint64_t) const override { return {std::byte{'n'}}; }
+  std::vector<std::byte> refusal(std::uint64_t, std::span<const std::byte> answer) const override {
+    if (answer.empty()) return {};
+    return {std::byte{'n'}};
+  }
   std::size_t most_waiting() const override { return most_waiting_; }
 
   static std::vector<std::byte> word(std::uint64_t number) {

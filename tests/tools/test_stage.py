@@ -139,6 +139,9 @@ def test_a_program_that_crashes_is_named(tmp_path: Path) -> None:
     log.parent.mkdir(parents=True)
     log.write_text("7:conformance\n23:transport\n")
     assert cpp.failed_programs(tmp_path) == "conformance, transport"
+    shown = "[ RUN      ] A.One\n[       OK ] A.One\n[ RUN      ] A.Two\nSUMMARY: race in f\n"
+    assert cpp.last_words(shown) == "; A.Two; race in f"
+    assert cpp.last_words("killed") == ""
 
 
 def test_a_failure_far_from_the_end_of_its_log_is_shown(

@@ -205,7 +205,8 @@ TEST(Json, NamesThePathThatACallTook) {
                                    {Path::interpreter, "interpreter"},
                                    {Path::tma_bulk, "tma_bulk"},
                                    {Path::copy_engine, "copy_engine"},
-                                   {Path::staged, "staged"}}) {
+                                   {Path::staged, "staged"},
+                                   {Path::mixed, "mixed"}}) {
     Entry entry = entry_of(1);
     entry.path = {path, 16, 7, 4096};
     const json::Value document = parsed({.collectives = {entry}});

@@ -12,6 +12,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from python.metrics.records import connection
 from unisono.doctor.packed import unpack
 from unisono.doctor.parts import DumpError
 from unisono.doctor.unisono_record import read_record
@@ -57,6 +58,8 @@ def test_what_a_rank_writes_is_valid() -> None:
     assert [one["sequence"] for one in record["collectives"]] == [0, 1, 2]
     ways = [(one["direction"], one["message_tag"], one["sequence"]) for one in record["messages"]]
     assert ways == [("send", 0, 0), ("receive", 0, 0)]
+    ways = {(one["direction"], one["peer"], one["channel"]) for one in record["connections"]}
+    assert {("send", 1, 1 << 16), ("receive", 1, 1 << 16)} < ways, "of messages, and of collectives"
     assert record["world_ranks"] == [0, 1]
     assert record["clock"]["monotonic_ns"] >= record["collectives"][-1]["ended_ns"]
 
@@ -108,6 +111,53 @@ def test_every_member_of_the_head_is_needed(member: str) -> None:
     record = a_record()
     del record[member]
     assert not is_valid(record)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"direction": "up"}, "neither send nor receive"),
+        ({"direction": None}, "'direction' is missing"),
+        ({"peer": 2}, "'peer' is 2"),
+        ({"peer": None}, "no 'peer'"),
+        ({"channel": -1}, "'channel' is -1"),
+        ({"transport": []}, "'transport' is a list"),
+        ({"posts": -1}, "'posts' is -1"),
+        ({"bytes": 0.5}, "'bytes' is 0.5"),
+        ({"busy_ns": 1 << 63}, "'busy_ns'"),
+        ({"idle_ns": "soon"}, "'idle_ns'"),
+    ],
+    ids=str,
+)
+def test_hostile_connections_are_refused(change: dict[str, Any], message: str) -> None:
+    document = json.loads(json.dumps(RECORD))
+    document["connections"] = [connection(), connection() | change]
+    # A schema knows neither how many ranks there are nor what fits into 64 bits.
+    if change not in ({"peer": 2}, {"busy_ns": 1 << 63}):
+        assert not is_valid(document)
+    with pytest.raises(DumpError, match=message):
+        read_record(document, "record")
+    document["connections"].pop()
+    jsonschema.validate(document, SCHEMA)
+    read_record(document, "record")
+    for wrong in ([1], {"peer": 1}, "many"):
+        document["connections"] = wrong
+        assert not is_valid(document)
+        with pytest.raises(DumpError, match="connection"):
+            read_record(document, "record")
+
+
+def test_a_connection_that_receives_is_not_timed() -> None:
+    document = json.loads(json.dumps(RECORD))
+    document["connections"] = [connection(direction="receive")]
+    assert not is_valid(document)
+    timed = ("busy_ns", "idle_ns", "most_in_flight_bytes", "mean_in_flight_bytes")
+    for name in timed:
+        del document["connections"][0][name]
+    assert is_valid(document)
+    document["connections"] = [connection()]
+    del document["connections"][0]["idle_ns"]
+    assert not is_valid(document), "all four or none"
 
 
 PACKED = """

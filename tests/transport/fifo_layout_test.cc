@@ -78,18 +78,36 @@ TEST(FifoLayout, OtherOptionsHaveAnotherFingerprint) {
 }
 
 TEST(FifoLayout, RanksOfOneMachineShareTheRoomOfTheirSlots) {
-  const auto shared_by = [](int ranks) {
-    return FifoOptions{.simple_slot_bytes = 0}.shared_by(ranks);
+  const auto shared_by = [](int ranks, std::size_t cache_kib) {
+    return FifoOptions{.simple_slot_bytes = 0}.shared_by(ranks, cache_kib << 10);
   };
-  EXPECT_EQ(shared_by(1).simple_slot_bytes, std::size_t{512} << 10);
-  EXPECT_EQ(shared_by(2).simple_slot_bytes, std::size_t{512} << 10);
-  EXPECT_EQ(shared_by(4).simple_slot_bytes, std::size_t{128} << 10);
-  EXPECT_EQ(shared_by(16).simple_slot_bytes, std::size_t{64} << 10);
-  for (int ranks = 1; ranks < 1000; ++ranks) {
-    EXPECT_TRUE(shared_by(ranks).check().ok()) << ranks;
-    EXPECT_LE(shared_by(ranks + 1).simple_slot_bytes, shared_by(ranks).simple_slot_bytes);
-  }
-  EXPECT_EQ(FifoOptions{.simple_slot_bytes = 4096}.shared_by(16).simple_slot_bytes, 4096U);
+  const auto slot_kib = [&](int ranks, std::size_t cache_kib) {
+    return shared_by(ranks, cache_kib).simple_slot_bytes >> 10;
+  };
+  // Where nothing is known of the caches.
+  constexpr std::size_t unknown = UINT32_MAX;
+  EXPECT_EQ(slot_kib(1, unknown), 512U);
+  EXPECT_EQ(slot_kib(2, unknown), 512U);
+  EXPECT_EQ(slot_kib(4, unknown), 128U);
+  EXPECT_EQ(slot_kib(16, unknown), 64U);
+  // Rings of twice the cache; alone on its machine, a rank has no neighbour to share one with.
+  EXPECT_EQ(slot_kib(1, 512), 512U);
+  EXPECT_EQ(slot_kib(2, 512), 128U);
+  EXPECT_EQ(slot_kib(2, 1280), 256U);
+  EXPECT_EQ(slot_kib(2, 2048), 512U);
+  EXPECT_EQ(slot_kib(2, 64), 64U);
+  EXPECT_EQ(slot_kib(4, 2048), 128U);
+  for (const std::size_t cache_kib : {std::size_t{0}, std::size_t{512}, unknown})
+    for (int ranks = 1; ranks < 1000; ++ranks) {
+      EXPECT_TRUE(shared_by(ranks, cache_kib).check().ok()) << ranks;
+      EXPECT_LE(slot_kib(ranks + 1, cache_kib), slot_kib(ranks, cache_kib));
+      EXPECT_EQ(shared_by(ranks, cache_kib).shares_memory_bandwidth, ranks > 2);
+    }
+  EXPECT_EQ(FifoOptions{.simple_slot_bytes = 4096}.shared_by(16, 512 << 10).simple_slot_bytes,
+            4096U);
+  // The number of slots is checked later.
+  const FifoOptions none{.slots = 0, .simple_slot_bytes = 0};
+  EXPECT_FALSE(none.shared_by(2, 512 << 10).check().ok());
 }
 
 TEST(FifoLayout, OptionsThatCannotBeAreNamed) {

@@ -50,7 +50,11 @@ TEST(Interpose, ReordersOnlyWhenAsked) {
   EXPECT_TRUE(std::ranges::is_sorted(order_of_arrival(delayed)));
   Options reordered = delayed;
   reordered.reorder = true;
-  EXPECT_FALSE(std::ranges::is_sorted(order_of_arrival(reordered)));
+  // A look that comes late sees all of them at once, in the order in which it looks.
+  bool is_seen = false;
+  for (int attempt = 0; !is_seen && attempt < 20; ++attempt)
+    is_seen = !std::ranges::is_sorted(order_of_arrival(reordered));
+  EXPECT_TRUE(is_seen);
 }
 
 TEST(Interpose, DelaysByAtLeastTheMinimum) {

@@ -1,5 +1,5 @@
-// Immediates and messages of the transport over libfabric: the order in which signals are seen, and
-// what a peer cannot say. It needs no library.
+// Immediates, messages and gets of the transport over libfabric: the order in which signals are
+// seen, what counts as complete, and what a peer cannot say. It needs no library.
 
 #if __has_include(<rdma/fabric.h>)
 
@@ -10,17 +10,21 @@
 
 #include "base/key.h"
 #include "base/wire.h"
+#include "transport/ofi/gets.h"
 #include "transport/ofi/inbox.h"
 #include "transport/ofi/message.h"
+#include "transport/ofi/outbox.h"
 
 namespace unisono {
 namespace {
 
+using transport::ofi::Gets;
 using transport::ofi::Immediate;
 using transport::ofi::Inbox;
 using transport::ofi::Message;
 using transport::ofi::MessageType;
 using transport::ofi::Note;
+using transport::ofi::Outbox;
 
 TEST(OfiInbox, ASignalIsSeenAfterAllWritesBeforeIt) {
   std::mt19937_64 random(3);
@@ -85,6 +89,89 @@ TEST(OfiInbox, WhatAPeerCannotSendIsRefused) {
   }
 }
 
+// That the bytes are there and that they were the last ones is told apart, in any order.
+TEST(OfiGets, OneIsCompleteWhenItsLastWriteIsKnownAndHasArrived) {
+  Gets gets(1);
+  const auto first = gets.add({.registration = {}, .key = 5, .address = 6}, {.key = 7}, 8, 9);
+  EXPECT_EQ(first.sequence, 0u);
+  EXPECT_EQ(first.value, 7u);
+  EXPECT_EQ(first.offset, 8u);
+  EXPECT_EQ(first.bytes, 9u);
+  EXPECT_EQ(first.to_key, 5u);
+  EXPECT_EQ(first.to_address, 6u);
+  gets.add_empty();
+  EXPECT_EQ(gets.add({}, {.key = 7}, 0, 1).sequence, 1u);
+  EXPECT_EQ(gets.started(), 3u);
+  gets.arrived(4);
+  EXPECT_EQ(gets.completed(), 0u);
+  EXPECT_TRUE(gets.answered({.sequence = 4, .value = 1}).ok());
+  gets.arrived(4);
+  EXPECT_EQ(gets.completed(), 0u);
+  EXPECT_TRUE(gets.answered({.sequence = 3, .value = 0}).ok());
+  gets.arrived(2);
+  EXPECT_EQ(gets.completed(), 0u);
+  gets.arrived(3);
+  EXPECT_EQ(gets.completed(), 2u);
+  EXPECT_TRUE(gets.are_due());
+  gets.arrived(4);
+  EXPECT_EQ(gets.completed(), 3u);
+  EXPECT_FALSE(gets.are_due());
+}
+
+TEST(OfiGets, AnswersToNoGetOrTwiceAreViolations) {
+  for (const Note& wrong : {Note{.sequence = 9, .value = 0}, Note{.sequence = 9, .value = 1},
+                            Note{.sequence = 9, .value = 3}, Note{.sequence = 0, .value = 2},
+                            Note{.sequence = 9, .value = ~std::uint64_t{0}}}) {
+    Gets gets(1);
+    for (int i = 0; i < 3; ++i) gets.add({}, {.key = 7}, 0, 1);
+    EXPECT_TRUE(gets.answered({.sequence = 1, .value = 0}).ok());
+    EXPECT_TRUE(gets.answered({.sequence = 2, .value = 1}).ok());
+    gets.arrived(1);
+    const Status status = gets.answered(wrong);
+    ASSERT_FALSE(status.ok()) << wrong.value;
+    EXPECT_EQ(status.error().peer, 1);
+    EXPECT_EQ(gets.completed(), 1u);
+  }
+}
+
+TEST(OfiOutbox, AnswersGoInPlaceAndLeaveRoomForPuts) {
+  constexpr std::size_t most_write_bytes = 100;
+  Outbox outbox(1);
+  const std::vector<std::byte> source(250);
+  for (std::size_t i = 0; i < Gets::most; ++i) {
+    const Note told = outbox.answer(
+        {.sequence = i, .value = 30 + i % 2, .bytes = 250, .to_key = 4, .to_address = 1000},
+        source.data(), most_write_bytes);
+    EXPECT_EQ(told.value, i);
+    EXPECT_EQ(told.sequence, 3 * (i + 1));
+  }
+  EXPECT_TRUE(outbox.add(source.data(), 1, 0, {}));
+  EXPECT_EQ(outbox.started(), 1u);
+  EXPECT_EQ(outbox.completed(), 0u);
+  EXPECT_EQ(outbox.unposted_answers(30), Gets::most / 2);
+  std::size_t bytes = 0;
+  for (int write = 0; write < 3; ++write) {
+    Outbox::Next next;
+    ASSERT_TRUE(outbox.next({}, {}, most_write_bytes, next));
+    EXPECT_EQ(next.write.key, 4u);
+    EXPECT_EQ(next.write.address, 1000 + bytes);
+    EXPECT_TRUE(Immediate::unpack(next.write.immediate).is_in_place);
+    bytes += next.write.bytes;
+    outbox.posted(next);
+    EXPECT_EQ(outbox.outstanding_of_answers(30), 1u);
+    EXPECT_EQ(outbox.outstanding_of_answers(31), 0u);
+    Outbox::Next other;
+    EXPECT_FALSE(outbox.next({}, {}, most_write_bytes, other)) << "one is under way at a time";
+    outbox.completed_write(next.put);
+  }
+  EXPECT_EQ(bytes, source.size());
+  EXPECT_EQ(outbox.unposted_answers(30), Gets::most / 2 - 1);
+  EXPECT_EQ(outbox.unposted_answers(0), Gets::most - 1);
+  outbox.drop();
+  EXPECT_EQ(outbox.unposted_answers(0), 0u);
+  EXPECT_EQ(outbox.completed(), 1u);
+}
+
 TEST(OfiMessage, ComesBackAsItWasSentAndNoOtherIsRead) {
   const Key key = derive_key(as_bytes_of("secret"), "test");
   const Key other = derive_key(as_bytes_of("guess"), "test");
@@ -99,7 +186,9 @@ TEST(OfiMessage, ComesBackAsItWasSentAndNoOtherIsRead) {
                  .index = 20,
                  .value = 21,
                  .offset = 22,
-                 .bytes = 23};
+                 .bytes = 23,
+                 .to_key = 24,
+                 .to_address = 25};
     const auto bytes = encode(sent, key);
     ASSERT_LE(bytes.size(), transport::ofi::most_message_bytes);
     const auto got = transport::ofi::decode(bytes);
@@ -108,6 +197,8 @@ TEST(OfiMessage, ComesBackAsItWasSentAndNoOtherIsRead) {
     if (got->note.number != 0) {
       EXPECT_EQ(got->note.offset, sent.note.offset);
       EXPECT_EQ(got->note.bytes, sent.note.bytes);
+      EXPECT_EQ(got->note.to_key, sent.note.to_key);
+      EXPECT_EQ(got->note.to_address, sent.note.to_address);
     }
     const bool has_proof = sent.type == MessageType::answer || sent.type == MessageType::join;
     EXPECT_EQ(transport::ofi::is_proved(bytes, key), has_proof);

@@ -28,19 +28,14 @@ class RegistrationsTest : public testing::Test {
     }
     auto device = sys::cuda::Device::open(0);
     ASSERT_TRUE(device.ok()) << device.error().describe();
-    auto memory = sys::cuda::Memory::allocate(*device, bytes);
-    ASSERT_TRUE(memory.ok()) << memory.error().describe();
-    memory_ = std::move(*memory);
+    device_ = *device;
+    memory_ = allocate();
     std::vector<std::unique_ptr<Mail>> mails(2);
     mails[1] = make_mail(0);
     peer_ = make_mail(1);
-    owner_ = std::make_unique<Registrations>(*device, std::move(mails));
+    owner_ = std::make_unique<Registrations>(device_, std::move(mails));
     ASSERT_TRUE(owner_->add(memory_.address(), bytes));
-    ASSERT_TRUE(test::eventually([&] {
-      advance();
-      if (const auto record = peer_->take()) told_ = *record;
-      return told_.region != 0;
-    }));
+    told_ = next_record();
     EXPECT_EQ(told_.address, memory_.address());
   }
   std::unique_ptr<Mail> make_mail(std::size_t rank) {
@@ -53,10 +48,25 @@ class RegistrationsTest : public testing::Test {
     EXPECT_TRUE(connection.ok()) << connection.error().describe();
     return std::make_unique<Mail>(std::move(*connection));
   }
+  sys::cuda::Memory allocate() const {
+    auto memory = sys::cuda::Memory::allocate(device_, bytes);
+    EXPECT_TRUE(memory.ok()) << memory.error().describe();
+    return memory.ok() ? std::move(*memory) : sys::cuda::Memory();
+  }
   void advance() {
     for (const auto& transport : transports_) EXPECT_TRUE(transport->progress().ok());
     peer_->progress();
     owner_->advance(true);
+  }
+  // What rank 1 is told next.
+  Record next_record() {
+    std::optional<Record> record;
+    EXPECT_TRUE(test::eventually([&] {
+      advance();
+      record = peer_->take();
+      return record.has_value();
+    }));
+    return record.value_or(Record{});
   }
   void answer(sys::cuda::DeviceAddress address) {
     peer_->send({.kind = Record::Kind::answer, .region = told_.region, .address = address});
@@ -70,6 +80,7 @@ class RegistrationsTest : public testing::Test {
   }
 
   std::vector<std::unique_ptr<Transport>> transports_;
+  std::shared_ptr<const sys::cuda::Device> device_;
   sys::cuda::Memory memory_;
   std::unique_ptr<Mail> peer_;
   std::unique_ptr<Registrations> owner_;
@@ -109,6 +120,103 @@ TEST_F(RegistrationsTest, WhatIsNotKnownChangesNothing) {
   peer_->send({.kind = static_cast<Record::Kind>(77), .region = told_.region});
   advance();
   EXPECT_EQ(reached_at(0), memory_.address());
+}
+
+// Device memory is registered lazily and kept: the second time nothing is told.
+TEST_F(RegistrationsTest, MemoryIsToldWhenItIsFirstAskedForAndFoundAgain) {
+  const auto other = allocate();
+  std::array<sys::cuda::DeviceAddress, 2> by_rank{};
+  owner_->find(other.address(), bytes, by_rank);
+  EXPECT_TRUE(owner_->has_wanted());
+  EXPECT_EQ(by_rank[1], 0U);
+  EXPECT_EQ(owner_->shared_bytes(), bytes);
+  const Record told = next_record();
+  EXPECT_EQ(told.kind, Record::Kind::piece);
+  EXPECT_EQ(told.address, other.address());
+  EXPECT_EQ(owner_->shared_bytes(), 2 * bytes);
+  EXPECT_FALSE(owner_->has_wanted());
+
+  owner_->find(other.address() + 50, 10, by_rank);
+  EXPECT_TRUE(owner_->add(other.address() + 50, 10));
+  EXPECT_FALSE(owner_->has_wanted());
+  EXPECT_EQ(owner_->shared_bytes(), 2 * bytes);
+  for (int i = 0; i < 20; ++i) advance();
+  EXPECT_FALSE(peer_->take());
+}
+
+TEST_F(RegistrationsTest, MemoryThatIsFreedIsNotUsedAndThePeerIsTold) {
+  answer(memory_.address());
+  const auto address = memory_.address();
+  memory_ = {};
+  std::array<sys::cuda::DeviceAddress, 2> by_rank{};
+  owner_->find(address, 1, by_rank);
+  EXPECT_EQ(by_rank[1], 0U);
+  const Record gone = next_record();
+  EXPECT_EQ(gone.kind, Record::Kind::gone);
+  EXPECT_EQ(gone.region, told_.region);
+  EXPECT_EQ(owner_->shared_bytes(), 0U);
+}
+
+// The driver's number for it tells it from what was there before.
+TEST_F(RegistrationsTest, AnotherAllocationAtTheSameAddressesIsAnotherRegion) {
+  answer(memory_.address());
+  const auto address = memory_.address();
+  memory_ = {};
+  memory_ = allocate();
+  ASSERT_EQ(memory_.address(), address) << "the emulated driver fills the first gap";
+  EXPECT_EQ(reached_at(0), 0U);
+  const Record again = next_record();
+  EXPECT_EQ(again.kind, Record::Kind::piece);
+  EXPECT_NE(again.region, told_.region);
+  // What the peer said of the old one is not believed of this one.
+  answer(address);
+  EXPECT_EQ(reached_at(0), 0U);
+  told_ = again;
+  answer(address + 4096);
+  EXPECT_EQ(reached_at(0), address + 4096);
+}
+
+TEST_F(RegistrationsTest, ThereIsABoundAndFreedMemoryMakesRoom) {
+  std::vector<sys::cuda::Memory> all;
+  while (all.size() + 1 < Registrations::most_regions) {
+    all.push_back(allocate());
+    ASSERT_TRUE(owner_->add(all.back().address(), bytes)) << all.size();
+  }
+  const auto past = allocate();
+  EXPECT_FALSE(owner_->add(past.address(), bytes));
+  all.pop_back();
+  EXPECT_TRUE(test::eventually([&] {
+    advance();
+    while (peer_->take()) continue;
+    return owner_->add(past.address(), bytes);
+  }));
+}
+
+TEST_F(RegistrationsTest, ThePeerMapsMemoryAndLetsGoOfWhatIsGone) {
+  std::vector<std::unique_ptr<Mail>> mails(2);
+  peer_->send({.kind = Record::Kind::answer, .region = told_.region, .address = 0});
+  advance();
+  mails[0] = std::move(peer_);
+  Registrations importer(device_, std::move(mails));
+  const auto until_mapped = [&](std::size_t expected) {
+    return test::eventually([&] {
+      owner_->advance(true);
+      importer.advance(true);
+      return importer.mapped_bytes() == expected;
+    });
+  };
+  auto other = allocate();
+  ASSERT_TRUE(owner_->add(other.address(), bytes));
+  EXPECT_TRUE(until_mapped(bytes));
+  EXPECT_TRUE(test::eventually([&] {
+    owner_->advance(true);
+    return owner_->all_have_answered();
+  }));
+  std::array<sys::cuda::DeviceAddress, 2> by_rank{};
+  owner_->find(other.address() + 9, 1, by_rank);
+  EXPECT_EQ(by_rank[1], other.address() + 9) << "of one process";
+  other = {};
+  EXPECT_TRUE(until_mapped(0));
 }
 
 }  // namespace

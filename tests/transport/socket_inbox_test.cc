@@ -46,7 +46,8 @@ class Receiver {
  public:
   explicit Receiver(std::size_t streams) : poller_(*Poller::make()), ends_(streams, *poller_) {
     for (auto& signal : signals_) signal.store(0);
-    inbox_.emplace(ends_.streams, region_.data(), exposed_, signals_.data(), geometry, peer, ranks);
+    inbox_.emplace(ends_.streams, region_.data(), exposed_, gets_, signals_.data(), geometry, peer,
+                   ranks);
   }
 
   void bring(std::size_t stream, std::span<const std::byte> bytes) {
@@ -80,6 +81,7 @@ class Receiver {
   std::uint64_t signal(std::size_t index) const { return signals_[index].load(); }
   const std::byte* region() const { return region_.data(); }
   Inbox& inbox() { return *inbox_; }
+  Gets& gets() { return gets_; }
   Readiness& readiness(std::size_t stream) { return ends_.streams[stream]->readiness(); }
   const sys::Socket& other(std::size_t stream) { return ends_.others[stream]; }
   const std::optional<Error>& error() const { return error_; }
@@ -90,6 +92,7 @@ class Receiver {
   Bytes region_ = Bytes(geometry.region_bytes);
   std::array<std::atomic<std::uint64_t>, geometry.signals> signals_;
   ExposedMemory exposed_{0, peer};
+  Gets gets_{peer};
   std::optional<Inbox> inbox_;
   std::optional<Error> error_;
 };
@@ -241,6 +244,80 @@ TEST(SocketInbox, PutsAndSignalsBelongOnTheFirstStream) {
     ASSERT_TRUE(receiver.error());
     EXPECT_EQ(receiver.signal(0), 0u);
   }
+}
+
+Frame answer(std::uint64_t get, std::size_t offset, std::size_t bytes) {
+  return {.type = Frame::Type::answer, .offset = offset, .bytes = bytes, .value = get};
+}
+constexpr Frame confirmation{.type = Frame::Type::whole};
+
+TEST(SocketInbox, AGetIsCompleteWhenEachOfItsPiecesIsConfirmed) {
+  Receiver receiver(2);
+  Bytes first(150), second(50);
+  receiver.gets().add(first.data(), first.size());
+  receiver.gets().add(nullptr, 0);
+  receiver.gets().add(second.data(), second.size());
+  EXPECT_EQ(receiver.gets().started(), 3u);
+  receiver.bring(1, answer(1, 0, 50), std::byte{2});
+  receiver.bring(1, confirmation);
+  receiver.bring(0, answer(0, 0, 100), std::byte{1});
+  receiver.bring(0, confirmation);
+  receiver.bring(1, answer(0, 100, 50), std::byte{1});
+  EXPECT_EQ(receiver.gets().completed(), 0u);
+  receiver.bring(1, confirmation);
+  EXPECT_EQ(receiver.gets().completed(), 3u);
+  EXPECT_EQ(first, Bytes(150, std::byte{1}));
+  EXPECT_EQ(second, Bytes(50, std::byte{2}));
+  EXPECT_FALSE(receiver.error());
+}
+
+// What the owner did not confirm may be zeros.
+TEST(SocketInbox, AnAnswerThatIsFollowedByAFaultCompletesNothing) {
+  Receiver receiver(1);
+  Bytes destination(100);
+  receiver.gets().add(destination.data(), destination.size());
+  receiver.bring(0, answer(0, 0, 100));
+  receiver.bring(0, {.type = Frame::Type::fault, .value = std::uint64_t{1} << 32 | peer});
+  receiver.bring(0, confirmation);
+  ASSERT_TRUE(receiver.error());
+  EXPECT_EQ(receiver.gets().completed(), 0u);
+}
+
+TEST(SocketInbox, AnswersToNoGetPastItsEndOrTwiceAreViolations) {
+  constexpr std::uint64_t huge = ~std::uint64_t{0};
+  for (const Frame& wrong : {answer(1, 0, 10), answer(huge, 0, 10), answer(0, 91, 10),
+                             answer(0, huge, 10), answer(0, 101, 1), answer(0, 20, 60)}) {
+    Receiver receiver(2);
+    Bytes destination(300, std::byte{7});
+    receiver.gets().add(destination.data() + 100, 100);
+    receiver.bring(0, answer(0, 0, 50), std::byte{7});
+    EXPECT_FALSE(receiver.error());
+    receiver.bring(1, wrong, std::byte{1});
+    ASSERT_TRUE(receiver.error()) << wrong.value << " at " << wrong.offset;
+    EXPECT_EQ(receiver.error()->peer, peer);
+    EXPECT_EQ(destination, Bytes(300, std::byte{7}));
+  }
+}
+
+TEST(SocketInbox, GetsThatCannotBeAreViolations) {
+  const Frame get{.type = Frame::Type::get, .offset = 3, .value = 1, .pieces = 10};
+  Frame of_nothing = get, with_signal = get;
+  of_nothing.pieces = 0;
+  with_signal.signal = 0;
+  for (const Frame& wrong : {of_nothing, with_signal, confirmation}) {
+    Receiver receiver(1);
+    receiver.bring(0, wrong);
+    EXPECT_TRUE(receiver.error());
+  }
+  Receiver elsewhere(2);
+  elsewhere.bring(1, get);
+  EXPECT_TRUE(elsewhere.error());
+  Receiver receiver(1);
+  for (std::uint64_t i = 0; i < Gets::most; ++i) receiver.bring(0, get);
+  EXPECT_FALSE(receiver.error());
+  receiver.bring(0, get);
+  ASSERT_TRUE(receiver.error());
+  EXPECT_EQ(receiver.gets().asked().size(), Gets::most);
 }
 
 // An outbox's frames, brought in bits of any size by one stream far ahead of another: what a signal

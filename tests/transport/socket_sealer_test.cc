@@ -44,7 +44,7 @@ class SocketSealer : public testing::TestWithParam<Protection> {
         stream_->seal({.protection = GetParam(), .send_key = there, .receive_key = back}).ok());
     EXPECT_TRUE(
         other_->seal({.protection = GetParam(), .send_key = back, .receive_key = there}).ok());
-    reader_.emplace(region_.data(), exposed_, geometry, 0, 3, other_->opener());
+    reader_.emplace(region_.data(), exposed_, gets_, geometry, 0, 3, other_->opener());
   }
 
   Bytes random_bytes(std::size_t bytes) {
@@ -91,6 +91,7 @@ class SocketSealer : public testing::TestWithParam<Protection> {
   Bytes region_ = Bytes(geometry.region_bytes);
   std::optional<Stream> stream_, other_;
   ExposedMemory exposed_{0, 3};
+  Gets gets_{3};
   std::optional<FrameReader> reader_;
   Count sent_;
 };

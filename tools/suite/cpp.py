@@ -86,8 +86,19 @@ def run_tests(log: Log, name: str, label: str) -> Outcome:
     outcome = gtest_outcome(results, label)
     # A program that crashed, hung or leaked has no failed test in its report, if it wrote one.
     if not ran and not outcome.failed:
-        outcome.check(f"{name}: {failed_programs(folder)}", False)
+        last = last_words(log.path.read_text(errors="replace"))
+        outcome.check(f"{name}: {failed_programs(folder)}{last}", False)
     return outcome
+
+
+_BEGUN = re.compile(r"^\[ RUN      \] (.*)$", re.MULTILINE)
+_FOUND = re.compile(r"^SUMMARY: (.*)$", re.MULTILINE)
+
+
+def last_words(output: str) -> str:
+    """Names the last test that began and what a sanitizer found, from what ctest shows."""
+    words = [*_BEGUN.findall(output)[-1:], *_FOUND.findall(output)[:1]]
+    return "".join(f"; {each}" for each in words)
 
 
 def failed_programs(folder: Path) -> str:

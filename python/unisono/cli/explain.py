@@ -20,7 +20,11 @@ from unisono.cli.output import (
 from unisono.names import check_names, collectives
 
 _DEVICES = ("cpu", "cuda")
-_STAGED = "Calls on CUDA streams are staged through host memory: the GPUs are on several hosts."
+_STAGED = (
+    "Calls on CUDA streams are staged through host memory: the GPUs are on several hosts. Where "
+    "GPUs of a host reach each other, a plan with a phase inside hosts is mixed, and another plan "
+    "may be chosen: comm.explain() says which."
+)
 _OF_CANDIDATES = (
     *("algorithm", "protocol", "channels", "time_us", "steps", "steps_inter_node"),
     *("bytes_sent", "bytes_sent_inter_node"),

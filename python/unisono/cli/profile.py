@@ -16,12 +16,16 @@ from unisono.live.parts import hear
 from unisono.profile import (
     Calls,
     Connection,
+    Imbalance,
     Lateness,
     Part,
+    PeerMessages,
     SlowRank,
     breakdown,
-    connections,
+    imbalances,
     lateness,
+    peer_messages,
+    slow_connections,
     slow_ranks,
     windows,
 )
@@ -29,6 +33,7 @@ from unisono.report.parts import size
 from unisono.report.profile import how_much, render_profile
 
 _MOST_LINES = 20
+_MOST_SLOW = 4
 _NEWEST = 1 << 14
 
 
@@ -58,11 +63,16 @@ def profile(
         raise MisuseError("name files of records or a running job's --job, one of them")
     calls = Calls(read_records(files) if files else _of_job(str(job)))
     parts, found = breakdown(calls), windows(calls)
-    slow, late, links = slow_ranks(found), lateness(calls), connections(calls)
-    if not put_json(json, _document(calls, parts, slow, late, links)):
-        _show(calls, parts, slow, late, links)
+    slow, late, messages = slow_ranks(found), lateness(calls), peer_messages(calls)
+    uneven = imbalances(calls.connections)
+    if not put_json(json, _document(calls, parts, slow, late, messages, uneven)):
+        _show(calls, parts, slow, late, messages, uneven)
     if html is not None:
-        write_file(html, render_profile(_about(calls, slow), parts, slow, late, found, links))
+        sending = [one for one in calls.connections if one.is_send]
+        page = render_profile(
+            _about(calls, slow), parts, slow, late, found, messages, sending, uneven
+        )
+        write_file(html, page)
 
 
 def _of_job(job: str) -> list[dict[str, Any]]:
@@ -76,14 +86,19 @@ def _of_job(job: str) -> list[dict[str, Any]]:
 
 def _document(
     calls: Calls, parts: list[Part], slow: list[SlowRank], late: list[Lateness],
-    links: list[Connection],
+    messages: list[PeerMessages], uneven: list[Imbalance],
 ) -> dict[str, Any]:  # fmt: skip
     return {
-        "format": "unisono-profile", "version": 2, "collectives": len(calls.collectives),
+        "format": "unisono-profile", "version": 3, "collectives": len(calls.collectives),
         "left_out": calls.left_out, "clock_error_ns": calls.clock_error_ns,
         "breakdown": [asdict(one) for one in parts], "slow_ranks": [asdict(one) for one in slow],
         "lateness": [asdict(one) for one in late],
-        "connections": [{**asdict(one), "bandwidth": one.bandwidth} for one in links],
+        "messages": [{**asdict(one), "bandwidth": one.bandwidth} for one in messages],
+        "connections": [
+            {**asdict(one), "bandwidth": one.bandwidth} for one in calls.connections
+        ],
+        "slow_connections": [asdict(one) for one in slow_connections(calls.connections)],
+        "imbalances": [asdict(one) for one in uneven],
     }  # fmt: skip
 
 
@@ -104,7 +119,25 @@ def _about(calls: Calls, slow: list[SlowRank]) -> str:
             told.append(f"{what}, again and again: {ranks_text([f'rank {one}' for one in ranks])}.")
     if not slow:
         told.append("No rank stands out.")
+    told += _about_connections(calls.connections)
     return " ".join(told)
+
+
+def _about_connections(connections: list[Connection]) -> list[str]:
+    """Those that stand out of all that were timed."""
+    timed = [one for one in connections if one.is_timed]
+    if not timed:
+        return []
+    idle = max(timed, key=lambda one: one.idle)
+    most = max(timed, key=lambda one: one.most_in_flight)
+    told = [f"Idle longest: {idle.name} ({_seconds(idle.idle)}).",
+            f"Most in flight: {most.name} ({size(most.most_in_flight).text})."]  # fmt: skip
+    slow = slow_connections(connections)
+    told += [f"Slow: {one.name} ({gb_s(one.bandwidth / 1e9)} while busy)."
+             for one in slow[:_MOST_SLOW]]  # fmt: skip
+    if len(slow) > _MOST_SLOW:
+        told.append(f"{len(slow) - _MOST_SLOW} more connections are slow.")
+    return told
 
 
 def _seconds(value: float) -> str:
@@ -113,7 +146,7 @@ def _seconds(value: float) -> str:
 
 def _show(
     calls: Calls, parts: list[Part], slow: list[SlowRank], late: list[Lateness],
-    links: list[Connection],
+    messages: list[PeerMessages], uneven: list[Imbalance],
 ) -> None:  # fmt: skip
     print_text(_about(calls, slow) + "\n")
     times = ("queued", "waited", "connected", "moved", "reduced")
@@ -143,15 +176,43 @@ def _show(
              for one in late[:_MOST_LINES]),
             right=("rank", "others waited"), title=f"For whom others waited ({len(late)})", keys=2,
         )  # fmt: skip
-    if links:
+    _show_connections(calls.connections, uneven)
+    if messages:
         print_table(
             ("rank", "direction", "peer", "messages", "bytes", "busy", "idle", "most in flight",
              "bandwidth"),
             ((one.rank, "to" if one.is_send else "from", one.peer, one.posts,
               size(one.bytes).text, _seconds(one.busy), _seconds(one.idle),
               size(one.most_in_flight).text, gb_s(one.bandwidth / 1e9))
-             for one in links[:_MOST_LINES]),
+             for one in messages[:_MOST_LINES]),
             right=("rank", "peer", "messages", "bytes", "busy", "idle", "most in flight",
                    "bandwidth"),
-            title=f"Connections of messages ({len(links)})", keys=3,
+            title=f"Messages between ranks ({len(messages)})", keys=3,
+        )  # fmt: skip
+
+
+def _show_connections(connections: list[Connection], uneven: list[Imbalance]) -> None:
+    """Those that were busy longest come first: they may hold up the calls."""
+    sending = sorted((one for one in connections if one.is_send), key=lambda one: -one.busy)
+    if sending:
+        figures = ("posts", "bytes", "busy", "idle", "idle %", "most", "mean", "bandwidth")
+        print_table(
+            ("rank", "peer", "channel", "transport", "protocol", *figures),
+            ((one.rank, one.peer, one.channel, one.transport, one.protocol, one.posts,
+              size(one.bytes).text,
+              *((_seconds(one.busy), _seconds(one.idle), f"{100 * one.share_idle:.0f}",
+                 size(one.most_in_flight).text, size(one.mean_in_flight).text,
+                 gb_s(one.bandwidth / 1e9)) if one.is_timed else ("-",) * 6))
+             for one in sending[:_MOST_LINES]),
+            right=("rank", "peer", "channel", *figures),
+            title=f"Connections, and what was in flight ({len(sending)})", keys=5,
+        )  # fmt: skip
+    if uneven:
+        print_table(
+            ("rank", "group", "connections", "bytes", "busy", "busiest peer"),
+            ((one.rank, one.group, one.connections, f"{one.bytes:.2f}", f"{one.busy:.2f}",
+              one.busiest) for one in uneven[:_MOST_LINES]),
+            right=("rank", "connections", "bytes", "busy", "busiest peer"),
+            title=f"Imbalance between connections of a rank: most, of the mean ({len(uneven)})",
+            keys=2,
         )  # fmt: skip

@@ -311,6 +311,16 @@ def _network(waits: Waits, node: Node) -> Cause | None:
             evidence,
             would_help=["Counters of the network card and the switch at these ranks."],
         )
+    ends = sorted({group.members[hint.peer] for _, hint, of in job.hints
+                   if hint.kind == "broken" and of == node.group})  # fmt: skip
+    if len(ends) == 2:
+        labels = ranks_text([job.label(one) for one in ends])
+        return Cause(
+            Verdict.network, ends, 0.7, 3,
+            [f"The ranks have found that the connection between {labels} is broken, though both "
+             "answer."],
+            would_help=[f"Counters of the network cards of {labels}."],
+        )  # fmt: skip
     awaited = Counter(group.members[hint.peer] for _, hint in found if hint.kind == "waiting")
     ranked = awaited.most_common(2)
     if ranked and (len(ranked) == 1 or ranked[0][1] > ranked[1][1]):

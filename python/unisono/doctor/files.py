@@ -127,7 +127,8 @@ def _read_one(path: Path) -> _Outcome:
         return [], "it claims more memory than a dump of its size can need"
     checksum = zlib.crc32(contents)
     for part in parts:
-        part.modified_ns, part.checksum = status.st_mtime_ns, checksum
+        # A copy of a file may have another time: what a dump says of itself is better.
+        part.written_ns, part.checksum = part.written_ns or status.st_mtime_ns, checksum
     return parts, ""
 
 

@@ -52,7 +52,7 @@ class Process:
     key: Key
     label: str
     files: list[str] = field(default_factory=list)
-    modified_ns: int = 0
+    written_ns: int = 0
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Job:
             if other is None:
                 best[key] = part
                 continue
-            later = max(part, other, key=lambda one: (_last(one), one.modified_ns))
+            later = max(part, other, key=lambda one: (_last(one), one.written_ns))
             earlier = other if later is part else part
             same = part.checksum == other.checksum and part.checksum != 0
             self.problems.append(
@@ -183,7 +183,7 @@ class Job:
             process = self._process(self._key(part))
             if part.claims:  # else it says why there is no dump
                 self.processes[process].files.append(part.file)
-                self.processes[process].modified_ns = part.modified_ns
+                self.processes[process].written_ns = part.written_ns
             if part.has_hidden_call:
                 self.hidden.add(process)
             groups = np.array([self._group(process, one, part) for one in part.claims], np.int32)

@@ -72,7 +72,8 @@ class Hint:
 
     Attributes:
         kind: waiting, error, network, stack, or one of SILENCES; accused: the ranks have found the
-            peer at fault, and `text` says of what: timeout, peer, environment or aborted.
+            peer at fault, and `text` says of what: timeout, peer, environment or aborted; broken:
+            they have found a connection broken, and the peer is one of its ends.
         text: For people.
         group: Index in the part's groups, or -1.
         peer: Rank in that group, or -1.
@@ -163,7 +164,7 @@ class Part:
     hints: list[Hint] = field(default_factory=list)
     world_size: int = 0
     dumps_when_idle: bool = False
-    modified_ns: int = 0
+    written_ns: int = 0
     checksum: int = 0
     counts: dict[tuple[int, int, str], int] = field(default_factory=dict)
     missing: dict[tuple[int, int], str] = field(default_factory=dict)

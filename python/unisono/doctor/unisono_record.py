@@ -4,6 +4,7 @@ A file holds one rank of one communicator. `docs/reference/record.md` says what 
 """
 
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -35,10 +36,18 @@ __all__ = ["is_record", "read_record", "read_records"]
 
 FORMAT = "unisono-record"
 VERSION = 2
+# What is counted of a connection.
+FIGURES = (
+    "posts", "bytes", "busy_ns", "idle_ns", "most_in_flight_bytes", "mean_in_flight_bytes",
+)  # fmt: skip
 _STATES = {
     "scheduled": State.scheduled, "started": State.started, "ended": State.ended,
     "failed": State.failed, "aborted": State.failed,
 }  # fmt: skip
+
+
+# What ranks agree on where each hears the other's control plane: src/comm/bootstrap/inquiry.cc.
+_BROKEN = re.compile(r"the connection between rank (\d{1,9}) and rank (\d{1,9}) is broken")
 
 
 def is_record(document: Any) -> bool:
@@ -70,7 +79,7 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
     world_rank = integer(document, "world_rank", where, 0, MAX_RANKS - 1)
     if members and len(members) != ranks:
         raise DumpError(f"the record has {len(members)} 'world_ranks' of {ranks} ranks")
-    ahead = _clock(document)
+    ahead, written_ns = _clock(document)
     columns, hints = Columns(), []
     packed = packed_entries(document)
     collectives = [_Entry(one, f"collective {i}", ahead, ranks)
@@ -88,13 +97,18 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
             continue
         one.add_to(columns)
         hints += one.hints()
+    _check_connections(document, ranks)
     failure = document.get("failure")
     if isinstance(failure, dict):
         kind, at_fault = text(failure, "kind", "failure", ""), integer(failure, "rank", "failure")
+        message = text(failure, "message", "failure", "")
         if kind == "environment" and at_fault in (-1, rank):
-            hints.append(Hint("error", text(failure, "message", "failure", ""), 0))
+            hints.append(Hint("error", message, 0))
         elif 0 <= at_fault < ranks:
             hints.append(Hint("accused", kind, 0, at_fault))
+            if broken := _BROKEN.search(message):
+                ends = [int(end) for end in broken.groups()]
+                hints += [Hint("broken", kind, 0, end) for end in ends if end < ranks]
     calls = with_packed(columns, packed, ahead, ranks)
     claim = Claim(name, f"{FORMAT} {communicator} {epoch}", ranks, rank, members)
     world_rank = members[rank] if members else world_rank
@@ -103,7 +117,7 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
         Part(
             file, FORMAT, str(version), key, [claim], calls,
             list(columns.kinds), list(columns.types), hints, ranks if name == "world" else 0,
-            document.get("watched") is True,
+            document.get("watched") is True, written_ns,
         )
     ]  # fmt: skip
 
@@ -192,6 +206,25 @@ class _Entry:
         return [Hint("waiting", what, 0, peer)]
 
 
+def _check_connections(document: dict[str, Any], ranks: int) -> None:
+    """What connections carried is for the profile; records before it had been counted lack it."""
+    if "connections" not in document:
+        return
+    for i, one in enumerate(_list(document, "connections")):
+        where = f"connection {i}"
+        if not isinstance(one, dict):
+            raise DumpError(f"{where} is no object")
+        for name in ("direction", "transport", "protocol"):
+            text(one, name, where)
+        if one["direction"] not in DIRECTIONS:
+            raise DumpError(f"{where}: 'direction' is neither send nor receive")
+        for name, most in (("peer", (ranks or MAX_RANKS) - 1), ("channel", 1 << 31)):
+            if integer(one, name, where, 0, most) < 0:
+                raise DumpError(f"{where} has no '{name}'")
+        for name in FIGURES:
+            integer(one, name, where, 0)
+
+
 def _list(document: dict[str, Any], name: str) -> list[Any]:
     found = document.get(name)
     if not isinstance(found, list):
@@ -199,12 +232,12 @@ def _list(document: dict[str, Any], name: str) -> list[Any]:
     return found
 
 
-def _clock(document: dict[str, Any]) -> int:
-    """What is added to a time of the monotonic clock to make it one of the wall clock."""
+def _clock(document: dict[str, Any]) -> tuple[int, int]:
+    """What makes a time of the monotonic clock one of the wall clock, and when it was written."""
     clock = document.get("clock")
     if not isinstance(clock, dict):
         raise DumpError("the record has no 'clock'")
     wall, monotonic = (integer(clock, one, "clock", 0) for one in ("wall_ns", "monotonic_ns"))
     if min(wall, monotonic) < 0:
         raise DumpError("the record's 'clock' has no 'wall_ns' and 'monotonic_ns'")
-    return max(wall - monotonic, 0)
+    return max(wall - monotonic, 0), wall

@@ -175,7 +175,7 @@ def _view(heard: Heard) -> JobView:
 
 def _now(heard: Heard) -> dict[str, int]:
     """By a rank's label, the wall clock at its answer."""
-    return {one.label: one.modified_ns for one in heard.job.processes}
+    return {one.label: one.written_ns for one in heard.job.processes}
 
 
 def _communicators(job: Job, now: dict[str, int]) -> list[Communicator]:

@@ -69,8 +69,6 @@ def check_answer(contents: bytes, job: str, rank: int) -> tuple[dict[str, Any], 
             found = read_record(record, f"rank {rank}")
         except (AttributeError, IndexError, KeyError, OverflowError, TypeError) as error:
             raise DumpError(f"a value in a record has another shape: {error}") from error
-        for part in found:
-            part.modified_ns = integer(record["clock"], "wall_ns", "clock", 0)
         parts += found
     return document, parts
 

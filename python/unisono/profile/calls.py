@@ -8,6 +8,7 @@ import numpy as np
 
 from unisono.doctor.clocks import align
 from unisono.errors import MisuseError
+from unisono.profile.connections import Connection, connections_of
 
 __all__ = ["Calls", "Collective", "Message"]
 
@@ -93,6 +94,7 @@ class Calls:
     Attributes:
         collectives: Of those that can be profiled, by group and number.
         messages: Those that have ended, by start.
+        connections: What each has carried, by rank; older records do not say it.
         clock_error_ns: How far clocks of different hosts may be apart; -1 where nothing bounds it.
         left_out: Why collectives were left out, and how many.
     """
@@ -110,6 +112,7 @@ class Calls:
         self.clock_error_ns = -1 if min(errors) < 0 else max(errors)
         self.left_out: dict[str, int] = {}
         self.messages: list[Message] = []
+        self.connections: list[Connection] = []
         # By communicator, epoch and number: each place's entry, and how far its clock is ahead.
         calls: dict[tuple[str, int, int], dict[int, tuple[dict[str, Any], int]]] = {}
         groups: dict[tuple[str, int], dict[str, Any]] = {}
@@ -121,7 +124,9 @@ class Calls:
                 key = (*owner, entry["sequence"])
                 calls.setdefault(key, {})[record["rank"]] = (entry, ahead[rank].ns)
             self._add_messages(record, rank, ahead[rank].ns)
+            self.connections += connections_of(record)
         self.messages.sort(key=lambda one: one.started)
+        self.connections.sort(key=lambda one: (one.rank, one.group, one.peer, one.channel))
         self.collectives = [
             one for key in sorted(calls)
             if (one := self._collective(groups[key[:2]], key[2], calls[key])) is not None

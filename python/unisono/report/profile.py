@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from unisono.draw.chart import Axis, Bar, Series, draw_bars, draw_chart
 from unisono.draw.numbers import gb_s, time_us
 from unisono.profile.breakdown import Part
-from unisono.profile.connections import Connection
+from unisono.profile.connections import Connection, Imbalance
+from unisono.profile.messages import PeerMessages
 from unisono.profile.slow_ranks import Lateness, SlowRank, Window
 from unisono.report.parts import Cell, Column, Table, empty, number, responsive, size, text
 from unisono.report.simulation import render_page
@@ -20,7 +21,8 @@ _MOST_BARS = 4
 
 def render_profile(
     about: str, parts: Sequence[Part], slow: Sequence[SlowRank], late: Sequence[Lateness],
-    found: Sequence[Window], links: Sequence[Connection],
+    found: Sequence[Window], messages: Sequence[PeerMessages],
+    connections: Sequence[Connection], uneven: Sequence[Imbalance],
 ) -> str:  # fmt: skip
     """The page as text.
 
@@ -32,9 +34,14 @@ def render_profile(
         tables["Slow ranks"] = _slow(slow)
     if late:
         tables["For whom others waited"] = _late(late)
-    if links:
-        tables["Connections of messages"] = _links(links)
-    plots = [plot for plot in (_shares(parts), _bandwidth(found), _lateness(found)) if plot]
+    if connections:
+        tables["Connections"] = _connections(connections)
+    if uneven:
+        tables["Imbalance between connections of a rank"] = _imbalances(uneven)
+    if messages:
+        tables["Messages between ranks"] = _messages(messages)
+    plots = [_shares(parts), _flights(connections), _bandwidth(found), _lateness(found)]
+    plots = [plot for plot in plots if plot]
     return render_page("Profile", about, plots, tables)
 
 
@@ -89,7 +96,60 @@ def _late(late: Sequence[Lateness]) -> Table:
     ])  # fmt: skip
 
 
-def _links(links: Sequence[Connection]) -> Table:
+def _connections(connections: Sequence[Connection]) -> Table:
+    columns = (
+        Column("rank"), Column("peer"), Column("channel"), Column("transport", is_text=True),
+        Column("protocol", is_text=True), Column("group", is_text=True), Column("posts"),
+        Column("bytes"), Column("busy"), Column("idle"), Column("share idle", "%"),
+        Column("most in flight"), Column("mean in flight"),
+        Column("bandwidth while busy", is_text=True),
+    )  # fmt: skip
+    rows = []
+    for one in connections:
+        timed = [empty("not timed")] * 6
+        if one.is_timed:
+            timed = [
+                seconds(one.busy), seconds(one.idle), number(100 * one.share_idle, ".0f"),
+                size(one.most_in_flight), size(one.mean_in_flight),
+                text(gb_s(one.bandwidth / 1e9)),
+            ]  # fmt: skip
+        rows.append(
+            [number(one.rank, "d"), number(one.peer, "d"), number(one.channel, "d"),
+             text(one.transport), text(one.protocol), text(one.group), number(one.posts, "d"),
+             size(one.bytes), *timed]
+        )  # fmt: skip
+    return Table(columns, rows)
+
+
+def _imbalances(uneven: Sequence[Imbalance]) -> Table:
+    columns = (Column("rank"), Column("group", is_text=True), Column("connections"),
+               Column("most bytes, of the mean"), Column("most busy, of the mean"),
+               Column("busiest peer"))  # fmt: skip
+    return Table(columns, [
+        [number(one.rank, "d"), text(one.group), number(one.connections, "d"),
+         number(one.bytes, ".2f"), number(one.busy, ".2f"), number(one.busiest, "d")]
+        for one in uneven
+    ])  # fmt: skip
+
+
+def _flights(connections: Sequence[Connection]) -> str:
+    """The connections that were busy longest: how long, and how long idle."""
+    busiest = sorted((one for one in connections if one.is_timed), key=lambda one: -one.busy)
+    bars = [
+        Bar(f"{one.name} {what}", 1e6 * value, what)
+        for one in busiest[:_MOST_LINES]
+        for what, value in (("busy", one.busy), ("idle", one.idle))
+    ]  # fmt: skip
+    if not bars:
+        return ""
+    draw: Callable[[int], str] = lambda width: draw_bars(  # noqa: E731
+        "Connections that were busy longest", Axis("time", write=time_us), bars, width=width,
+        standalone=False,
+    )  # fmt: skip
+    return responsive(draw)
+
+
+def _messages(messages: Sequence[PeerMessages]) -> Table:
     columns = (
         Column("rank"), Column("direction", is_text=True), Column("peer"), Column("messages"),
         Column("bytes"), Column("busy"), Column("idle"), Column("most in flight"),
@@ -99,7 +159,7 @@ def _links(links: Sequence[Connection]) -> Table:
         [number(one.rank, "d"), text("to" if one.is_send else "from"), number(one.peer, "d"),
          number(one.posts, "d"), size(one.bytes), seconds(one.busy), seconds(one.idle),
          size(one.most_in_flight), text(gb_s(one.bandwidth / 1e9))]
-        for one in links
+        for one in messages
     ])  # fmt: skip
 
 

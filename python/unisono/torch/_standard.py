@@ -255,3 +255,10 @@ def _register(
     world.pg_to_tag[group] = tag
     world.tags_to_pg.setdefault(tag, []).append(group)
     _register_process_group(name, group)
+    if hasattr(c10d, "_maybe_attach_flight_recorder"):  # PyTorch 2.15 and newer
+        c10d.HealthCheckHook.attach(group)
+        c10d._maybe_attach_flight_recorder(
+            group,
+            c10d.BackendConfig(c10d.Backend(world.pg_backend_config[group])),
+            dist.get_process_group_ranks(group),
+        )

@@ -3,14 +3,15 @@
 //
 // Finding each other, p ranks. They form a tree (tree.h), whose root is rank 0; where it listens is
 // all that anybody knows at first.
-//   1. Each rank r > 0 connects to the rendezvous, both sides prove the secret that ranks were
-//      started with (see handshake.h; nothing else is read before), and r says {r, p, its own
-//      address}. A rank that is not its parent sends it on, to the child that is above it; so it
-//      comes down the tree. With a file for a rendezvous, ranks with many below them write files of
-//      their own, where those begin.
-//   2. The parent answers with the job's key, 32 random bytes that rank 0 made, and keeps the
-//      connection. From then on ranks prove the job's key to each other; the secret only admits to
-//      the job. The job's identity, a number, proves nothing.
+//   1. Each rank r > 0 visits the rendezvous, both sides prove the secret that ranks were started
+//      with (see handshake.h; nothing else is read before), and it is sent on to the child that is
+//      above it; so it comes down the tree. With tcp:// and many ranks, those of a host gather
+//      first (host_rendezvous.h), and one of them visits rank 0. With a file for a rendezvous,
+//      ranks with many below them write files of their own, where those begin.
+//   2. At its parent r enrols: it says {r, p, its own address}. The parent answers with the job's
+//      key, 32 random bytes that rank 0 made, and keeps the connection. From then on ranks prove
+//      the job's key to each other; the secret only admits to the job. The job's identity, a
+//      number, proves nothing.
 //   3. When all below a rank have come, it sends a census of them up (roster.h): who is on which
 //      host and node, in runs. Rank 0 sends the roster down, which lets all go. So either every
 //      living rank succeeds, or every living rank gets an error that names the same culprit: the

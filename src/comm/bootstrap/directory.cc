@@ -9,6 +9,8 @@ namespace {
 
 // A question or an answer is lost with a link; then another way may be there later.
 constexpr std::int64_t ask_again_ns = 2'000'000'000;
+// Of children that have not come; who asks beyond that asks again.
+constexpr std::size_t most_awaited = 4096;
 
 }  // namespace
 
@@ -76,8 +78,24 @@ void Directory::route(const LookUp& look_up) {
       look_up.is_address_only && place_.is_child(target) && node_.known_address(target) != nullptr;
   if (target == place_.rank() || is_known_here)
     answer(look_up);
+  else if (look_up.is_address_only && place_.is_child(target) && !node_.has_link(target))
+    await_child(target, look_up.asker.number());
   else
     send(place_.towards(target), FrameKind::look_up, encode(look_up));
+}
+
+void Directory::await_child(int child, int asker) {
+  if (awaited_.size() < most_awaited) awaited_.emplace(child, asker);
+}
+
+void Directory::child_has_come(int child) {
+  const auto is_for = [child](const auto& awaited) { return awaited.first == child; };
+  for (auto next = std::ranges::find_if(awaited_, is_for); next != awaited_.end();
+       next = std::ranges::find_if(awaited_, is_for)) {
+    const int asker = next->second;
+    awaited_.erase(next);
+    answer({*Rank::among(child, place_.ranks()), *Rank::among(asker, place_.ranks()), true});
+  }
 }
 
 void Directory::answer(const LookUp& look_up) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/bootstrap/node.h"
@@ -27,12 +28,15 @@ class Directory {
   sys::Task<Result<std::vector<std::byte>>> look_up(int rank, std::int64_t deadline_ns);
   // Asks for an address; the node is told it. Asks again after a while, when it is called again.
   void seek_address(int rank);
+  // A child's address has become known to the node, of which others may have asked before.
+  void child_has_come(int child);
   // Of a link. False: it is malformed.
   bool on_frame(int peer, FrameKind kind, std::span<const std::byte> payload);
 
  private:
   void route(const LookUp& look_up);
   void answer(const LookUp& look_up);
+  void await_child(int child, int asker);
   void take(const Found& found);
   void send(int to, FrameKind kind, std::vector<std::byte> payload);
 
@@ -40,6 +44,7 @@ class Directory {
   const TreePlace place_;
   bool knows_all_ = false;
   std::vector<std::byte> own_record_;
+  std::set<std::pair<int, int>> awaited_;          // a child that has not come, and who asked
   std::map<int, std::int64_t> asked_ns_;           // for addresses, when
   std::map<int, std::vector<std::byte>> records_;  // found, until they are taken
   std::map<int, int> wanted_;                      // look-ups that wait for a record

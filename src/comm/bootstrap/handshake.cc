@@ -10,11 +10,15 @@
 namespace unisono::comm {
 namespace {
 
-// "unisono" and the version of the handshake.
-constexpr std::array<std::byte, 8> greeting{std::byte{'u'}, std::byte{'n'}, std::byte{'i'},
-                                            std::byte{'s'}, std::byte{'o'}, std::byte{'n'},
-                                            std::byte{'o'}, std::byte{2}};
+// "uni" and the version of the handshake.
+constexpr std::array<std::byte, 4> greeting{std::byte{'u'}, std::byte{'n'}, std::byte{'i'},
+                                            std::byte{3}};
+constexpr std::size_t server_nonce_bytes = challenge_bytes - greeting.size();
 constexpr std::size_t nonce_bytes = 32;
+constexpr std::byte visit_mark{'v'};
+constexpr std::size_t short_proof_bytes = 8;
+// In place of an address' length.
+constexpr std::uint16_t say_enrol = 0xffff;
 
 bool begins_with_greeting(std::span<const std::byte> bytes) {
   return std::equal(greeting.begin(), greeting.end(), bytes.begin());
@@ -36,6 +40,38 @@ struct Conversation {
   }
   Key server_proof(const Key& key) const { return derive(key, "unisono control server's proof"); }
 };
+
+std::span<const std::byte> short_proof(const Key& proof) {
+  return std::span(proof).first(short_proof_bytes);
+}
+
+// `asked` is a visit up to its proof.
+Key visitor_proof(const Key& key, std::span<const std::byte> server_nonce,
+                  std::span<const std::byte> asked) {
+  return derive_key(key, "unisono control visitor's proof", {server_nonce, asked});
+}
+Key directions_proof(const Key& key, std::span<const std::byte> server_nonce,
+                     std::span<const std::byte> asked, std::span<const std::byte> told) {
+  return derive_key(key, "unisono control directions", {server_nonce, asked, told});
+}
+
+bool is_visit(std::span<const std::byte> answer) { return answer[0] == visit_mark; }
+
+// Beside a visit's proof.
+std::span<const std::byte> asked_by(std::span<const std::byte> visit) {
+  return visit.first(visit_bytes - short_proof_bytes);
+}
+
+Error another_secret(const sys::Address& server) {
+  return environment_error(server.text(),
+                           " does not have this rank's secret; UNISONO_SECRET (or the file that "
+                           "UNISONO_SECRET_FILE names) must be the same on every rank");
+}
+
+Error another_program(const sys::Address& server) {
+  return environment_error("another program, or another version of unisono, listens at ",
+                           server.text());
+}
 
 // The answer's parts, of which nothing is known to be right.
 struct Answer {
@@ -97,25 +133,52 @@ Key Doorkeeper::derived(std::string_view purpose, std::uint64_t number) const {
 std::vector<std::byte> Doorkeeper::challenge(std::uint64_t number) const {
   WireWriter out;
   out.raw(greeting);
-  out.raw(derived("nonce", number));
+  out.raw(server_nonce(number));
   return out.take();
 }
 
-std::vector<std::byte> Doorkeeper::refusal(std::uint64_t number) const {
+std::vector<std::byte> Doorkeeper::server_nonce(std::uint64_t number) const {
+  const Key random = derived("nonce", number);
+  return {random.begin(), random.begin() + server_nonce_bytes};
+}
+
+std::size_t Doorkeeper::answer_bytes(std::span<const std::byte> begin) const {
+  return begin.empty() || is_visit(begin) ? visit_bytes : comm::answer_bytes;
+}
+
+// As long as a welcome or as directions, so that a rank with another secret knows it by the proof;
+// and long enough for a rank of version 2, which waits for a longer challenge.
+std::vector<std::byte> Doorkeeper::refusal(std::uint64_t number,
+                                           std::span<const std::byte> answer) const {
+  const Key random = derived("refusal", number);
   WireWriter out;
-  out.number(std::uint8_t{0});
-  out.raw(derived("refusal", number));
+  if (!answer.empty() && is_visit(answer)) {
+    out.number(std::uint16_t{0});
+    out.raw(std::span(random).first(sizeof(Directions::rank) + short_proof_bytes));
+  } else {
+    out.number(std::uint8_t{0});
+    out.raw(random);
+  }
   return out.take();
 }
 
 Status Doorkeeper::check(std::uint64_t number, std::span<const std::byte> bytes) const {
+  if (is_visit(bytes)) {
+    const auto admitting = keys_.find(Purpose::enrolment);
+    if (admitting == keys_.end() ||
+        !equal_in_constant_time(
+            bytes.last(short_proof_bytes),
+            short_proof(visitor_proof(admitting->second, server_nonce(number), asked_by(bytes)))))
+      return environment_error("the peer does not have this job's secret");
+    return {};
+  }
   const Answer answer(bytes);
   if (!answer.is_ours)
     return environment_error("the peer runs another program, or another version of unisono");
   const auto key = keys_.find(static_cast<Purpose>(answer.purpose));
   if (key == keys_.end()) return environment_error("the peer does not have this job's secret");
-  const Key server_nonce = derived("nonce", number);
-  const Conversation said{server_nonce, answer.nonce, {answer.purpose, answer.protection}};
+  const auto own_nonce = server_nonce(number);
+  const Conversation said{own_nonce, answer.nonce, {answer.purpose, answer.protection}};
   if (!equal_in_constant_time(answer.proof, said.client_proof(key->second)))
     return environment_error("the peer does not have this job's secret");
   return {};
@@ -123,12 +186,14 @@ Status Doorkeeper::check(std::uint64_t number, std::span<const std::byte> bytes)
 
 sys::Task<Result<Doorkeeper::Guest>> Doorkeeper::welcome(sys::Admitted admitted,
                                                          std::int64_t deadline_ns) const {
+  if (is_visit(admitted.answer))
+    co_return environment_error("it asks for its way, which nobody comes by here");
   const Answer answer(admitted.answer);
   sys::Stream& stream = *admitted.stream;
   const sys::Protection protection = wire_.on(stream.local_address(), stream.peer_address());
-  const Key server_nonce = derived("nonce", admitted.number);
+  const auto own_nonce = server_nonce(admitted.number);
   const Conversation said{
-      server_nonce, answer.nonce, {answer.purpose, answer.protection, as_byte(protection)}};
+      own_nonce, answer.nonce, {answer.purpose, answer.protection, as_byte(protection)}};
   const auto purpose = static_cast<Purpose>(answer.purpose);
   const Key& key = keys_.at(purpose);  // check() has found it
   WireWriter welcome;
@@ -148,6 +213,87 @@ sys::Task<Result<Doorkeeper::Guest>> Doorkeeper::welcome(sys::Admitted admitted,
   co_return Guest{purpose, std::move(*channel)};
 }
 
+std::optional<Visitor> Doorkeeper::visit_of(const sys::Admitted& admitted) {
+  if (!is_visit(admitted.answer)) return std::nullopt;
+  WireReader in(std::span(admitted.answer).subspan(1));
+  const auto rank = in.number<std::uint32_t>();
+  return Visitor{rank, in.number<std::uint32_t>()};
+}
+
+sys::Task<Status> Doorkeeper::direct(sys::Admitted admitted, Directions directions,
+                                     std::int64_t deadline_ns) const {
+  const bool is_next = directions.kind == Directions::Kind::next;
+  WireWriter told;
+  told.number(is_next ? static_cast<std::uint16_t>(directions.address.size())
+                      : static_cast<std::uint16_t>(
+                            directions.kind == Directions::Kind::enrol ? say_enrol : 0));
+  told.number(is_next ? directions.rank : 0);
+  if (is_next) told.raw(as_bytes_of(directions.address));
+  const Key proof = directions_proof(keys_.at(Purpose::enrolment), server_nonce(admitted.number),
+                                     asked_by(admitted.answer), told.bytes());
+  told.raw(short_proof(proof));
+  Status sent = co_await sys::write_all(*admitted.stream, told.bytes(), deadline_ns);
+  co_return std::move(sent);
+}
+
+sys::Task<Result<Directions>> ask_for_directions(std::unique_ptr<sys::Stream> stream,
+                                                 Visitor visitor, const Key& key,
+                                                 std::int64_t deadline_ns, Refusal& refusal) {
+  refusal = Refusal::dropped;
+  std::array<std::byte, challenge_bytes> challenge;
+  Status done = co_await sys::read_exactly(*stream, challenge, deadline_ns);
+  if (!done.ok()) co_return done.take_error();
+  if (!begins_with_greeting(challenge)) {
+    refusal = Refusal::none;
+    co_return another_program(stream->peer_address());
+  }
+  const auto server_nonce = std::span(challenge).subspan(greeting.size());
+  WireWriter asked;
+  asked.number(std::to_integer<std::uint8_t>(visit_mark));
+  asked.number(visitor.rank);
+  asked.number(visitor.world_size);
+  const Key proof = visitor_proof(key, server_nonce, asked.bytes());
+  WireWriter said;
+  said.raw(asked.bytes());
+  said.raw(short_proof(proof));
+  done = co_await sys::write_all(*stream, said.bytes(), deadline_ns);
+  if (!done.ok()) co_return done.take_error();
+
+  constexpr std::size_t head_bytes = sizeof(std::uint16_t) + sizeof(Directions::rank);
+  std::vector<std::byte> told(head_bytes);
+  done = co_await sys::read_exactly(*stream, told, deadline_ns);
+  if (!done.ok()) co_return done.take_error();
+  WireReader in(told);
+  const auto length = in.number<std::uint16_t>();
+  Directions out;
+  const auto rank = in.number<std::uint32_t>();
+  std::size_t address_bytes = 0;
+  if (length == say_enrol) {
+    out.kind = Directions::Kind::enrol;
+  } else if (length > 0) {
+    out.kind = Directions::Kind::next;
+    out.rank = rank;
+    address_bytes = length;
+  }
+  if (address_bytes > max_address_bytes)
+    co_return environment_error(stream->peer_address().text(), " told an address of ",
+                                address_bytes, " bytes; addresses have at most ",
+                                max_address_bytes);
+  told.resize(head_bytes + address_bytes + short_proof_bytes);
+  done = co_await sys::read_exactly(*stream, std::span(told).subspan(head_bytes), deadline_ns);
+  if (!done.ok()) co_return done.take_error();
+  const auto spoken = std::span<const std::byte>(told).first(head_bytes + address_bytes);
+  const Key right = directions_proof(key, server_nonce, asked.bytes(), spoken);
+  if (!equal_in_constant_time(std::span(told).last(short_proof_bytes), short_proof(right))) {
+    refusal = Refusal::secret;
+    co_return another_secret(stream->peer_address());
+  }
+  refusal = Refusal::none;
+  for (const std::byte letter : spoken.subspan(head_bytes))
+    out.address += static_cast<char>(letter);
+  co_return std::move(out);
+}
+
 sys::Task<Result<std::unique_ptr<Channel>>> prove_to_server(
     sys::World& world, std::unique_ptr<sys::Stream> stream, Purpose purpose, const Key& key,
     const WireProtection& wire, std::int64_t deadline_ns, Refusal& refusal) {
@@ -157,8 +303,7 @@ sys::Task<Result<std::unique_ptr<Channel>>> prove_to_server(
   if (!received.ok()) co_return received.take_error();
   if (!begins_with_greeting(challenge)) {
     refusal = Refusal::none;
-    co_return environment_error("another program, or another version of unisono, listens at ",
-                                stream->peer_address().text());
+    co_return another_program(stream->peer_address());
   }
   std::array<std::byte, nonce_bytes> client_nonce;
   Status random = world.fill_random(client_nonce);
@@ -181,9 +326,7 @@ sys::Task<Result<std::unique_ptr<Channel>>> prove_to_server(
   said.choices[2] = welcome[0];
   if (!equal_in_constant_time(std::span(welcome).subspan(1), said.server_proof(key))) {
     refusal = Refusal::secret;
-    co_return environment_error(stream->peer_address().text(),
-                                " does not have this rank's secret; UNISONO_SECRET (or the file "
-                                "that UNISONO_SECRET_FILE names) must be the same on every rank");
+    co_return another_secret(stream->peer_address());
   }
   if (welcome[0] != as_byte(protection)) {
     refusal = Refusal::disagree;

@@ -5,14 +5,26 @@
 //   client → server   magic, version, purpose, protection, client's nonce, client's proof
 //   server → client   protection, server's proof
 //
-// Each message has a fixed length, so no length is ever read from a stranger. Nonces and proofs
-// have 32 bytes. A proof is derived (HKDF) from the secret and all that was said before it, so that
-// a recorded conversation is useless, and both ends know that they agree on everything; the two
-// sides' labels make a reflected proof useless. Who does not have the secret gets 33 random bytes
-// for an answer, which tell nothing but to who has another secret that it is another one.
+// Each message has a fixed length, so no length is ever read from a stranger. The server's nonce
+// has 12 bytes, the client's and the proofs have 32. A proof is derived (HKDF) from the secret and
+// all that was said before it, so that a recorded conversation is useless, and both ends know that
+// they agree on everything; the two sides' labels make a reflected proof useless. Who does not have
+// the secret gets 33 random bytes for an answer, which tell nothing but to who has another secret
+// that it is another one.
 //
 // The server keeps nothing of a connection before the proof: nonces are derived from the
 // connection's number.
+//
+// A visit is less than that: a rank that looks for its parent asks a rank above it who the next one
+// on its way is. Many visit one rank, so little is said, and the connection ends:
+//
+//   server → client   magic, version, server's nonce
+//   client → server   'v', rank, number of ranks, client's proof
+//   server → client   the address' length, rank, address, server's proof
+//
+// Its proofs have 8 bytes: who guesses has one try a connection. Who repeats what a server has said
+// before can lead a rank astray, to where nobody proves the secret; nothing else follows from a
+// visit. Errors are for who enrols.
 #pragma once
 
 #include <unisono/result.h>
@@ -21,6 +33,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -38,9 +53,27 @@ enum class Purpose : std::uint8_t {
 Key enrolment_key(std::string_view secret, std::string_view shared_key = {});
 Key link_key(const Key& job_key);
 
-inline constexpr std::size_t challenge_bytes = 8 + 32;
-inline constexpr std::size_t answer_bytes = 8 + 1 + 1 + 32 + 32;
+inline constexpr std::size_t challenge_bytes = 4 + 12;
+inline constexpr std::size_t answer_bytes = 4 + 1 + 1 + 32 + 32;
 inline constexpr std::size_t welcome_bytes = 1 + 32;
+inline constexpr std::size_t visit_bytes = 1 + 4 + 4 + 8;
+
+struct Visitor {
+  std::uint32_t rank = 0;  // neither is checked
+  std::uint32_t world_size = 0;
+};
+
+// What a visitor is told.
+struct Directions {
+  enum class Kind : std::uint8_t {
+    come_again,  // later
+    enrol,       // here, and hear what is wrong
+    next,        // ask the rank at the address
+  };
+  Kind kind = Kind::come_again;
+  std::uint32_t rank = 0;  // not checked, as the address
+  std::string address;
+};
 
 // The server's side of a listener.
 class Doorkeeper final : public sys::Gate {
@@ -63,16 +96,23 @@ class Doorkeeper final : public sys::Gate {
   // ways.
   sys::Task<Result<Guest>> welcome(sys::Admitted admitted, std::int64_t deadline_ns) const;
 
+  // What it asks, if it is a visit; then it is given directions instead of a welcome.
+  static std::optional<Visitor> visit_of(const sys::Admitted& admitted);
+  sys::Task<Status> direct(sys::Admitted admitted, Directions directions,
+                           std::int64_t deadline_ns) const;
+
   std::vector<std::byte> challenge(std::uint64_t number) const override;
-  std::size_t answer_bytes() const override { return comm::answer_bytes; }
+  std::size_t answer_bytes(std::span<const std::byte> begin) const override;
   Status check(std::uint64_t number, std::span<const std::byte> answer) const override;
-  std::vector<std::byte> refusal(std::uint64_t number) const override;
+  std::vector<std::byte> refusal(std::uint64_t number,
+                                 std::span<const std::byte> answer) const override;
   std::size_t most_waiting() const override { return most_waiting_; }
 
  private:
   Doorkeeper(const WireProtection& wire, std::size_t most_waiting)
       : wire_(wire), most_waiting_(most_waiting) {}
   Key derived(std::string_view purpose, std::uint64_t number) const;
+  std::vector<std::byte> server_nonce(std::uint64_t number) const;
 
   const WireProtection wire_;
   const std::size_t most_waiting_;
@@ -90,5 +130,9 @@ enum class Refusal : std::uint8_t {
 sys::Task<Result<std::unique_ptr<Channel>>> prove_to_server(
     sys::World& world, std::unique_ptr<sys::Stream> stream, Purpose purpose, const Key& key,
     const WireProtection& wire, std::int64_t deadline_ns, Refusal& refusal);
+// The client's side of a visit; `key` is an enrolment's.
+sys::Task<Result<Directions>> ask_for_directions(std::unique_ptr<sys::Stream> stream,
+                                                 Visitor visitor, const Key& key,
+                                                 std::int64_t deadline_ns, Refusal& refusal);
 
 }  // namespace unisono::comm

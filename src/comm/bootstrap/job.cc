@@ -15,6 +15,7 @@
 #include "comm/bootstrap/invitation.h"
 #include "comm/bootstrap/orphaned_jobs.h"
 #include "comm/bootstrap/pmi_rendezvous.h"
+#include "sys/caches.h"
 #include "sys/host.h"
 #include "sys/single_copy.h"
 #include "transport/nvlink/transport.h"
@@ -239,6 +240,9 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
                         1U);
   self.least = single_copy_per_mille(
       settings_, bootstrap_options.world_size > 1 && named_transport_ != "socket");
+  // The simulated world has no caches.
+  if (const std::size_t bytes = is_real ? sys::second_level_bytes() : 0; bytes > 0)
+    self.cache_kib = static_cast<std::uint32_t>(bytes >> 10);
   self.common = write({.fifo_options = fifo_options_,
                        .checks_calls = settings_.boolean(Setting::check_calls),
                        .has_device = device_ >= 0,
@@ -264,7 +268,8 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   ranks_on_host_ = roster_.ranks_on_host(roster_.host_of(rank_));
   const int ranks_on_node = roster_.ranks_on_node(roster_.node_of(rank_));
   host_traits_.oversubscription = roster_.oversubscription();
-  fifo_options_ = fifo_options_.shared_by(roster_.most_on_a_host());
+  fifo_options_ =
+      fifo_options_.shared_by(roster_.most_on_a_host(), std::size_t{roster_.cache_kib()} << 10);
   UNISONO_TRY(fifo_options_.check());
 
   // Data are protected where UNISONO_WIRE asks for it, the control plane also where it says

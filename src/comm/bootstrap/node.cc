@@ -129,6 +129,10 @@ sys::Task<void> ControlNode::serve(sys::Admitted admitted) {
 }
 
 sys::Task<Status> ControlNode::serve_checked(sys::Admitted admitted) {
+  if (const auto visit = Doorkeeper::visit_of(admitted)) {
+    Status directed = co_await serve_visit(std::move(admitted), *visit);
+    co_return std::move(directed);
+  }
   const std::int64_t deadline_ns = world_.now_ns() + first_frame_timeout_ns;
   Result<Doorkeeper::Guest> guest = co_await doorkeeper_->welcome(std::move(admitted), deadline_ns);
   if (!guest.ok()) {
@@ -161,6 +165,15 @@ sys::Task<Status> ControlNode::serve_checked(sys::Admitted admitted) {
                                 "; this is rank ", rank_, " of job ", job_);
   add_link(greeting->from.number(), std::move(guest->channel));
   co_return Status();
+}
+
+// Who comes too late enrols, and is told so.
+sys::Task<Status> ControlNode::serve_visit(sys::Admitted admitted, Visitor visitor) {
+  Directions directions{.kind = Directions::Kind::enrol};
+  if (!is_enrolment_over_) directions = co_await enrolments_->direct(visitor);
+  Status directed = co_await doorkeeper_->direct(std::move(admitted), std::move(directions),
+                                                 world_.now_ns() + first_frame_timeout_ns);
+  co_return std::move(directed);
 }
 
 sys::Task<Status> ControlNode::serve_enrolment(std::unique_ptr<Channel> channel,

@@ -67,6 +67,8 @@ class ControlNode {
   struct Enrolments {
     Key key;  // they prove it
     std::function<sys::Task<void>(std::unique_ptr<Channel>, const Enrolment&)> serve;
+    // Where a visitor goes on.
+    std::function<sys::Task<Directions>(Visitor)> direct;
     // Somebody had the key, but is a rank of this job only if something else is changed.
     std::function<void(const Error&)> disagree;
   };
@@ -168,6 +170,7 @@ class ControlNode {
   void starve(const Error& why);
   sys::Task<void> serve(sys::Admitted admitted);
   sys::Task<Status> serve_checked(sys::Admitted admitted);
+  sys::Task<Status> serve_visit(sys::Admitted admitted, Visitor visitor);
   sys::Task<Status> serve_enrolment(std::unique_ptr<Channel> channel, Enrolment enrolment);
   // Tells the process at the other end why the channel is closed; returns the error.
   sys::Task<Status> refuse(std::unique_ptr<Channel> channel, Error error);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "comm/bootstrap/directory.h"
 
 namespace unisono::comm {
 namespace {
@@ -73,7 +74,7 @@ Status Reception::admit(const Enrolment& enrolment, const std::string& from) con
                         rank ? ", which is the rendezvous itself: two processes have rank 0"
                              : str("; ranks are 0 to ", place_.ranks() - 1)));
   const int number = rank->number();
-  if (number == place_.rank() || !place_.subtree().contains(number))
+  if (number == place_.rank() || !place_.is_child(number))
     return blame(misuse("a process at ", from, " enrolled as rank ", number, " with rank ",
                         place_.rank(), ", which that rank never does"));
   if (const auto child = children_.find(number); child != children_.end())
@@ -89,15 +90,14 @@ sys::Task<void> Reception::serve(std::shared_ptr<Reception> self, std::unique_pt
   if (rank && self->place_.subtree().contains(rank->number()))
     self->has_come_[self->index(rank->number())] = true;
   ++self->being_told_;
+  if (rank) self->told_to_enrol_.erase(rank->number());
   self->node_.changed().notify_all();
   if (!admitted.ok() || self->failure_) {
     if (!self->failure_) self->report_(admitted.error());
     co_await self->refuse(*channel);
-  } else if (self->place_.is_child(rank->number())) {
+  } else {
     self->children_.emplace(rank->number(), enrolment.address);
     co_await self->accept(std::move(channel), enrolment);
-  } else {
-    co_await self->send_on(*channel, enrolment);
   }
   --self->being_told_;
   self->node_.changed().notify_all();
@@ -109,7 +109,12 @@ sys::Task<void> Reception::refuse(Channel& channel) {
     sys::Wait wait(world.scheduler(), node_.changed(), sys::no_deadline_ns);
     co_await wait;
   }
-  co_await tell(channel, FrameKind::failure, encode_failure(*failure_));
+  const std::int64_t deadline_ns = world.now_ns() + tell_timeout_ns;
+  const MessageKey no_key;
+  const std::vector<std::byte> payload = encode_failure(*failure_);
+  Status told = co_await channel.write(FrameKind::failure, no_key, payload, deadline_ns);
+  // The other side closes once it has read; closing first could take the message back.
+  if (told.ok()) co_await channel.wait_for_end(deadline_ns);
 }
 
 // A child stays. It waits here until this rank has been introduced itself.
@@ -132,39 +137,60 @@ sys::Task<void> Reception::accept(std::unique_ptr<Channel> channel, const Enrolm
   if (told.ok()) {
     node_.set_address(child, enrolment.address);
     node_.add_link(child, std::move(channel));
+    node_.directory().child_has_come(child);
   } else if (!failure_) {
     report_(peer_error(child, "rank ", child, " left before all ranks had connected (",
                        told.error().message, ")"));
   }
 }
 
-// Another one goes on to the child that is above it.
-sys::Task<void> Reception::send_on(Channel& channel, const Enrolment& enrolment) {
-  sys::World& world = node_.world();
-  const int next = place_.towards(static_cast<int>(enrolment.rank));
-  if (waiting_ < most_waiting) {
-    ++waiting_;
-    while (!failure_ && !children_.contains(next)) {
-      sys::Wait wait(world.scheduler(), node_.changed(), sys::no_deadline_ns);
-      co_await wait;
-    }
-    --waiting_;
-  }
-  if (failure_) {
-    co_await refuse(channel);
-    co_return;
-  }
-  const auto child = children_.find(next);
-  co_await tell(channel, FrameKind::redirect,
-                encode_redirect(child == children_.end() ? std::string_view() : child->second));
+std::optional<int> Reception::next_for(const Visitor& visitor) const {
+  const auto rank = Rank::among(visitor.rank, place_.ranks());
+  if (!rank || visitor.world_size != static_cast<std::uint32_t>(place_.ranks()))
+    return std::nullopt;
+  const int number = rank->number();
+  if (number == place_.rank() || place_.is_child(number)) return std::nullopt;
+  if (place_.subtree().contains(number)) return place_.towards(number);
+  if (place_.depth() != 1) return std::nullopt;
+  const TreePlace root(0, place_.ranks(), place_.fan_out());
+  if (number == 0 || root.is_child(number)) return std::nullopt;
+  return root.towards(number);
 }
 
-sys::Task<void> Reception::tell(Channel& channel, FrameKind kind, std::vector<std::byte> payload) {
-  const std::int64_t deadline_ns = node_.world().now_ns() + tell_timeout_ns;
-  const MessageKey no_key;
-  Status told = co_await channel.write(kind, no_key, payload, deadline_ns);
-  // The other side closes once it has read; closing first could take the message back.
-  if (told.ok()) co_await channel.wait_for_end(deadline_ns);
+const std::string* Reception::address_of(int next) {
+  if (const auto child = children_.find(next); child != children_.end()) return &child->second;
+  if (place_.is_child(next) || node_.job() == 0) return nullptr;
+  node_.directory().seek_address(next);
+  return node_.known_address(next);
+}
+
+sys::Task<Directions> Reception::direct(std::shared_ptr<Reception> self, Visitor visitor) {
+  const std::optional<int> next = self->next_for(visitor);
+  if (const auto rank = Rank::among(visitor.rank, self->place_.ranks());
+      next && self->place_.subtree().contains(rank->number()))
+    self->has_come_[self->index(rank->number())] = true;
+  self->node_.changed().notify_all();
+  Directions out{.kind = Directions::Kind::enrol};
+  if (!next) co_return out;
+  if (self->waiting_ < most_waiting) {
+    ++self->waiting_;
+    while (!self->failure_ && self->address_of(*next) == nullptr) {
+      sys::Wait wait(self->node_.world().scheduler(), self->node_.changed(), sys::no_deadline_ns);
+      co_await wait;
+    }
+    --self->waiting_;
+  }
+  if (self->failure_) {
+    self->told_to_enrol_.insert(static_cast<int>(visitor.rank));
+    co_return out;
+  }
+  out.kind = Directions::Kind::come_again;
+  if (const std::string* address = self->address_of(*next); address != nullptr) {
+    out.kind = Directions::Kind::next;
+    out.rank = static_cast<std::uint32_t>(*next);
+    out.address = *address;
+  }
+  co_return out;
 }
 
 void Reception::fail(const Error& error) {
@@ -175,7 +201,8 @@ void Reception::fail(const Error& error) {
 sys::Task<void> Reception::drain(std::int64_t deadline_ns) {
   // Ranks on their way shall hear it, too, unless it is that they did not come.
   const auto is_drained = [this] {
-    return being_told_ == 0 && (failure_->timed_out || std::ranges::count(has_come_, false) == 0);
+    return being_told_ == 0 && told_to_enrol_.empty() &&
+           (failure_->timed_out || std::ranges::count(has_come_, false) == 0);
   };
   while (!is_drained()) {
     sys::Wait wait(node_.world().scheduler(), node_.changed(), deadline_ns);

@@ -1,11 +1,13 @@
-// How a rank receives those below it in the tree who join the job: its children stay, linked to it;
-// others are sent on towards their parent; all are told when the job has failed.
+// How a rank receives those below it in the tree who join the job: its children enrol and stay,
+// linked to it; others visit it, and are sent on towards their parent; all are told when the job
+// has failed.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,9 +21,13 @@ class Reception {
   // `report` hears of a rank that cannot be right, and makes the job fail.
   Reception(ControlNode& node, TreePlace place, std::function<void(const Error&)> report);
 
-  // Serves one authenticated connection until its rank is linked, sent on, or told a failure.
+  // Serves one authenticated connection until its rank is linked, or told a failure.
   static sys::Task<void> serve(std::shared_ptr<Reception> self, std::unique_ptr<Channel> channel,
                                Enrolment enrolment);
+
+  // Where a visitor goes on. It waits here until the next rank on its way has come, if not too many
+  // do. A child of rank 0 knows the way to the other ones, too.
+  static sys::Task<Directions> direct(std::shared_ptr<Reception> self, Visitor visitor);
 
   void report(const Error& error) { report_(error); }
   // Nobody hears of reports any more.
@@ -45,10 +51,11 @@ class Reception {
   }
   // What is wrong with who comes.
   Status admit(const Enrolment& enrolment, const std::string& from) const;
-  sys::Task<void> send_on(Channel& channel, const Enrolment& enrolment);
+  // Whom a visitor asks next; nothing if it has no business here but to be told so.
+  std::optional<int> next_for(const Visitor& visitor) const;
+  const std::string* address_of(int next);
   sys::Task<void> refuse(Channel& channel);
   sys::Task<void> accept(std::unique_ptr<Channel> channel, const Enrolment& enrolment);
-  sys::Task<void> tell(Channel& channel, FrameKind kind, std::vector<std::byte> payload);
 
   ControlNode& node_;
   const TreePlace place_;
@@ -56,7 +63,8 @@ class Reception {
   std::vector<bool> has_come_;           // by place in the subtree
   std::map<int, std::string> children_;  // that have enrolled, and where they listen
   int being_told_ = 0;
-  int waiting_ = 0;  // to be sent on
+  std::set<int> told_to_enrol_;  // who have not enrolled yet
+  int waiting_ = 0;              // to be sent on
   std::optional<Error> failure_;
 };
 

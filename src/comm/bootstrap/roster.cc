@@ -21,7 +21,7 @@ constexpr std::uint8_t has_other_cores = 2;
 }  // namespace
 
 Census::Census(const SelfDescription& self, const Key& job_key)
-    : least(self.least), common(self.common) {
+    : least(self.least), cache_kib(self.cache_kib), common(self.common) {
   Run run;
   run.host = code_of(job_key, self.host);
   run.node = self.node.empty() || self.node == self.host ? run.host : code_of(job_key, self.node);
@@ -31,6 +31,7 @@ Census::Census(const SelfDescription& self, const Key& job_key)
 
 void Census::append(const Census& next) {
   least = std::min(least, next.least);
+  cache_kib = std::min(cache_kib, next.cache_kib);
   for (const Run& run : next.runs) {
     Run as_last = runs.back();
     as_last.ranks = run.ranks;
@@ -45,6 +46,7 @@ void Census::append(const Census& next) {
 std::vector<std::byte> encode(const Census& census) {
   WireWriter out;
   out.number(census.least);
+  out.number(census.cache_kib);
   out.block(census.common);
   out.number(static_cast<std::uint32_t>(census.runs.size()));
   std::uint32_t cores = 1;
@@ -67,6 +69,7 @@ Result<Census> decode_census(std::span<const std::byte> bytes, int ranks, bool h
   WireReader in(bytes);
   Census out;
   out.least = in.number<std::uint32_t>();
+  out.cache_kib = in.number<std::uint32_t>();
   const auto common = in.block(max_common_bytes);
   out.common.assign(common.begin(), common.end());
   const auto runs = in.number<std::uint32_t>();
@@ -94,7 +97,7 @@ Result<Census> decode_census(std::span<const std::byte> bytes, int ranks, bool h
   return out;
 }
 
-Roster::Roster(const Census& census) : least_(census.least) {
+Roster::Roster(const Census& census) : least_(census.least), cache_kib_(census.cache_kib) {
   struct Host {
     std::uint32_t number = 0;
     std::uint32_t ranks = 0;
@@ -184,6 +187,7 @@ double Roster::oversubscription() const {
 std::vector<std::byte> Roster::encode() const {
   WireWriter out;
   out.number(least_);
+  out.number(cache_kib_);
   for (const auto number : {static_cast<std::uint32_t>(nodes_), static_cast<std::uint32_t>(hosts_),
                             static_cast<std::uint32_t>(most_on_a_host_), fullest_ranks_,
                             fullest_cores_, static_cast<std::uint32_t>(blocks_.size())})
@@ -208,6 +212,7 @@ Result<Roster> Roster::decode(std::span<const std::byte> bytes, int ranks) {
     return value;
   };
   out.least_ = in.number<std::uint32_t>();
+  out.cache_kib_ = in.number<std::uint32_t>();
   out.nodes_ = static_cast<int>(number(1, most));
   out.hosts_ = static_cast<int>(number(1, most));
   out.most_on_a_host_ = static_cast<int>(number(1, most));

@@ -21,10 +21,11 @@ inline constexpr std::size_t max_common_bytes = 1024;
 
 // What a rank says of itself.
 struct SelfDescription {
-  std::string host;                  // ranks of one host share its memory and cores
-  std::string node;                  // ranks of one node talk through memory; empty: the host
-  std::uint32_t cores = 1;           // that this rank knows of; at least 1
-  std::uint32_t least = UINT32_MAX;  // all learn the least of all ranks'
+  std::string host;                      // ranks of one host share its memory and cores
+  std::string node;                      // ranks of one node talk through memory; empty: the host
+  std::uint32_t cores = 1;               // that this rank knows of; at least 1
+  std::uint32_t least = UINT32_MAX;      // all learn the least of all ranks'
+  std::uint32_t cache_kib = UINT32_MAX;  // of a core's own cache; all learn the least
   // Must be the same on all ranks, and what is wrong when it is not.
   std::vector<std::byte> common;
   Error (*explain)(int rank, std::span<const std::byte> common, int other,
@@ -43,6 +44,7 @@ struct Census {
     bool operator==(const Run&) const = default;
   };
   std::uint32_t least = UINT32_MAX;
+  std::uint32_t cache_kib = UINT32_MAX;
   std::vector<std::byte> common;  // the first rank's, and so everybody's
   std::vector<Run> runs;
   // By rank, where the job has so few that all learn all; else empty.
@@ -75,6 +77,7 @@ class Roster {
   // Ranks for each core of the host where they are most; at least 1.
   double oversubscription() const;
   std::uint32_t least() const { return least_; }
+  std::uint32_t cache_kib() const { return cache_kib_; }
   // The runs that it holds.
   std::size_t blocks() const { return blocks_.size(); }
 
@@ -103,6 +106,7 @@ class Roster {
   int hosts_ = 0;
   int most_on_a_host_ = 0;
   std::uint32_t least_ = UINT32_MAX;
+  std::uint32_t cache_kib_ = UINT32_MAX;
   // The host with the most ranks for each core.
   std::uint32_t fullest_ranks_ = 1;
   std::uint32_t fullest_cores_ = 1;

@@ -36,10 +36,11 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
     int rank = 0;
   };
   // Collective over `group`: says on every rank alike what is wrong with any of them: no driver, no
-  // kernels, several hosts.
+  // kernels, several hosts. `placement` is the plans'.
   static Result<std::unique_ptr<DeviceConnections>> make(std::shared_ptr<Job> job,
                                                          ControlGroup& group, Identity identity,
-                                                         int ordinal);
+                                                         int ordinal,
+                                                         const topo::Placement& placement);
   ~DeviceConnections() override;
 
   engine::gpu::Engine& engine() override { return *engine_; }
@@ -47,9 +48,12 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   const std::shared_ptr<const sys::cuda::Device>& shared_device() const {
     return engine_->shared_device();
   }
-  // Whether some devices cannot access each other's memory, on all ranks alike: there are no
-  // connections then, and calls go through host memory (comm/device/staging.h).
+  // Whether some devices cannot access each other's memory, on all ranks alike: calls go through
+  // host memory then (comm/device/staging.h), and connections are at most inside nodes.
   bool is_staged() const { return !why_staged_.empty(); }
+  // Whether, although they are staged, all devices of each node access each other's memory, and
+  // there are nodes of several; on all ranks alike.
+  bool is_mixed() const { return is_mixed_; }
   // Why, in a sentence; empty where they are not.
   const std::string& why_staged() const { return why_staged_; }
   // That every rank's device runs at once.
@@ -131,7 +135,11 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   // alike.
   Result<std::pair<int, std::string>> first_reason(ControlGroup& group,
                                                    const std::string& mine) const;
-  Status reach_all(ControlGroup& group);
+  Status reach_all(ControlGroup& group, const topo::Placement& placement);
+  // Agrees on whether calls are staged, and mixed: why this rank does not reach all devices, and
+  // why not all of its node; empty where it does.
+  Status settle(ControlGroup& group, const topo::Placement& placement, const std::string& reason,
+                const std::string& reason_on_node);
   Status make_entry(const Link& wanted);
   Status make_registrations();
   transport::ConnectionKey key_of(std::uint32_t channel) const;
@@ -154,6 +162,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   engine::gpu::PathTable path_table_;
   int most_sms_ = 0;
   std::string why_staged_;
+  bool is_mixed_ = false;
   transport::Transport* transport_ = nullptr;
   // Guards the list against report() and abort() from other threads.
   mutable std::mutex mutex_;

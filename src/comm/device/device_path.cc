@@ -15,19 +15,40 @@ Result<std::unique_ptr<DevicePath>> DevicePath::make(const std::shared_ptr<Job>&
                                                      DeviceConnections::Identity identity,
                                                      int ordinal, HostPath& host,
                                                      std::span<const Registered> registered) {
-  UNISONO_ASSIGN(auto connections, DeviceConnections::make(job, group, identity, ordinal));
+  UNISONO_ASSIGN(auto connections,
+                 DeviceConnections::make(job, group, identity, ordinal, host.plans()->placement()));
   std::unique_ptr<DevicePath> path(
       new DevicePath(job, host, identity.rank, group.size(), std::move(connections)));
   UNISONO_TRY(path->make_plans(registered));
   return path;
 }
 
-Result<std::unique_ptr<Plans>> DevicePath::staged_plans() {
-  staging_ = std::make_unique<Staging>(*connections_);
-  UNISONO_ASSIGN(Selection selection, host_.make_selection(host_.plans()->placement()));
+std::optional<algorithm::RankPhases> DevicePath::phases_of(
+    const algorithm::Entry& entry, const algorithm::Request& request) const {
+  const auto runs = [this](const plan::Header& header, const plan::RankProgram& program) {
+    return engine::gpu::lower_for(connections_->engine().options(), connections_->thread_blocks(),
+                                  header, program)
+        .ok();
+  };
+  return algorithm::phases_of(entry, request, rank_, runs);
+}
+
+Result<std::unique_ptr<Plans>> DevicePath::staged_plans(bool is_mixed) {
+  BlocksInside blocks_inside;
+  if (is_mixed)
+    blocks_inside = [this](const algorithm::Entry& entry, const algorithm::Request& request) {
+      const auto phases = phases_of(entry, request);
+      return phases ? phases->thread_blocks : 0;
+    };
+  UNISONO_ASSIGN(Selection selection,
+                 host_.make_selection(host_.plans()->placement(),
+                                      staged_model(host_.model(), std::move(blocks_inside))));
   const auto make =
-      [this](const Plans::Program& made) -> Result<std::unique_ptr<engine::Execution>> {
-    UNISONO_ASSIGN(auto on_host, host_.make_execution(made));
+      [this, is_mixed](const Plans::Program& made) -> Result<std::unique_ptr<engine::Execution>> {
+    if (is_mixed && made.entry != nullptr)
+      if (const auto phases = phases_of(*made.entry, *made.request))
+        return staging_->mix(made.header, phases->mine, host_);
+    UNISONO_ASSIGN(auto on_host, host_.make_execution(made, host_.connections()));
     return staging_->stage(made.header, rank_, std::move(on_host));
   };
   return std::make_unique<Plans>(std::move(selection), rank_, engine::limits().operations,
@@ -58,7 +79,8 @@ std::unique_ptr<Plans> DevicePath::plans_of_copy_engines() {
 }
 
 Status DevicePath::make_plans(std::span<const Registered> registered) {
-  UNISONO_ASSIGN(auto made, connections_->is_staged() ? staged_plans() : plans_of_kernels());
+  if (connections_->is_staged()) staging_ = std::make_unique<Staging>(*connections_);
+  UNISONO_ASSIGN(auto made, staging_ ? staged_plans(connections_->is_mixed()) : plans_of_kernels());
   for (const Registered& plan : registered) {
     if (!made->can_run(plan)) {
       made->refuse(plan);
@@ -68,7 +90,11 @@ Status DevicePath::make_plans(std::span<const Registered> registered) {
     made->add(std::move(prepared));
   }
   plans_ = std::move(made);
-  copy_plans_ = plans_of_copy_engines();
+  if (!staging_) {
+    no_sms_plans_ = plans_of_copy_engines();
+  } else if (connections_->is_mixed()) {
+    UNISONO_ASSIGN(no_sms_plans_, staged_plans(/*is_mixed=*/false));
+  }
   return {};
 }
 
@@ -82,14 +108,15 @@ Result<CallPath::Means> DevicePath::means_of(const Call& call) const {
   Means means{plans_.get(), call.options};
   settle(means.options.policy, means.options.max_sms);
   if (job_->leaves_room()) means.options.compute_overlap = true;
-  if (connections_->is_staged()) means.options.max_sms = 0;  // it takes none
+  if (connections_->is_staged() && !connections_->is_mixed())
+    means.options.max_sms = 0;  // it takes none
   if (means.options.policy != Policy::zero_sm) return means;
   if (is_reduction(call.collective))
     return misuse("policy zero_sm cannot run ", name(call.collective), " (on rank ", rank_,
                   "), because copy engines cannot reduce. It runs all_gather, all_to_all, "
                   "all_to_all_v, broadcast, gather, scatter, barrier, send and recv; use max_sms "
                   "to limit the SMs of a reduction");
-  if (!connections_->is_staged()) means.plans = copy_plans_.get();
+  if (no_sms_plans_) means.plans = no_sms_plans_.get();
   means.options.max_sms = 0;
   return means;
 }
@@ -140,7 +167,7 @@ void DevicePath::suspend() {
   forget_prepared();
   // Executions hold connections.
   plans_.reset();
-  copy_plans_.reset();
+  no_sms_plans_.reset();
   staging_.reset();
   connections_->suspend();
 }
@@ -153,7 +180,7 @@ Status DevicePath::resume(std::span<const Registered> registered) {
 void DevicePath::report(MemoryReport& report) const {
   connections_->report(report);
   if (staging_) report.scratch_bytes += staging_->memory_bytes();
-  for (Plans* const plans : {plans_.get(), copy_plans_.get()})
+  for (Plans* const plans : {plans_.get(), no_sms_plans_.get()})
     if (plans != nullptr) report.plans_bytes += plans->memory_bytes();
 }
 

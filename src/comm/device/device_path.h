@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
+#include "algorithm/phases.h"
 #include "comm/device/connections.h"
 #include "comm/device/staging.h"
 #include "comm/run/call_path.h"
@@ -43,7 +45,10 @@ class DevicePath final : public CallPath {
         connections_(std::move(connections)) {}
   Status make_plans(std::span<const Registered> registered);
   Result<std::unique_ptr<Plans>> plans_of_kernels();
-  Result<std::unique_ptr<Plans>> staged_plans();
+  // Mixed with kernels inside nodes, where plans have phases, or without.
+  Result<std::unique_ptr<Plans>> staged_plans(bool is_mixed);
+  std::optional<algorithm::RankPhases> phases_of(const algorithm::Entry& entry,
+                                                 const algorithm::Request& request) const;
   std::unique_ptr<Plans> plans_of_copy_engines();
   // Fills in the communicator's policy and limit of SMs.
   void settle(std::optional<Policy>& policy, int& max_sms) const;
@@ -53,9 +58,9 @@ class DevicePath final : public CallPath {
   int rank_;
   int ranks_;
   std::unique_ptr<DeviceConnections> connections_;
-  std::unique_ptr<Staging> staging_;   // where devices do not reach each other
-  std::unique_ptr<Plans> plans_;       // by kernels, or staged
-  std::unique_ptr<Plans> copy_plans_;  // by copy engines
+  std::unique_ptr<Staging> staging_;     // where devices do not reach each other
+  std::unique_ptr<Plans> plans_;         // by kernels, staged, or mixed
+  std::unique_ptr<Plans> no_sms_plans_;  // by copy engines, or staged
 };
 
 }  // namespace unisono::comm

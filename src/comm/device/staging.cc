@@ -4,28 +4,15 @@
 #include <bit>
 #include <chrono>
 #include <thread>
-#include <utility>
 
 #include "base/try.h"
+#include "comm/device/staged.h"
 
 namespace unisono::comm {
 namespace {
 
-using sys::cuda::DeviceAddress;
-
-constexpr std::size_t alignment = 256;
 // Page-locked memory takes long to make: areas serve later calls, of other sizes too.
 constexpr std::size_t least_bytes = std::size_t{1} << 20;
-
-struct Range {
-  DeviceAddress begin = 0;
-  std::size_t bytes = 0;
-  DeviceAddress end() const { return begin + bytes; }
-};
-
-bool overlap(const Range& a, const Range& b) {
-  return a.bytes > 0 && b.bytes > 0 && a.begin < b.end() && b.begin < a.end();
-}
 
 // From the buffer's begin to the end of its last block.
 std::int64_t elements_of(std::span<const std::int64_t> counts,
@@ -36,105 +23,7 @@ std::int64_t elements_of(std::span<const std::int64_t> counts,
   return end;
 }
 
-Range range_of(const void* data, std::int64_t elements, DataType type) {
-  if (data == nullptr) return {};
-  return {reinterpret_cast<DeviceAddress>(data),
-          static_cast<std::size_t>(elements) * size_bytes(type)};
-}
-
-std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
-
 }  // namespace
-
-// A call: there, the host's, and back.
-class Staging::Staged : public engine::Execution {
- public:
-  Staged(Staging& staging, std::unique_ptr<engine::Execution> on_host)
-      : staging_(staging), on_host_(std::move(on_host)) {}
-  ~Staged() override {
-    if (area_ != nullptr) staging_.give_back(*area_);
-  }
-
-  Status start(const engine::Arguments& arguments) override {
-    given_ = arguments;
-    stream_ = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
-    given_.stream = nullptr;
-    UNISONO_TRY(lay_out());
-    const engine::gpu::Launching launching(staging_.device_);
-    UNISONO_TRY(staging_.device_.before_launch(stream_));
-    for (const Copy& one : there_) UNISONO_TRY(copy(one.on_host, one.on_device, one.bytes));
-    UNISONO_TRY(record());
-    is_on_host_ = false;
-    return {};
-  }
-  Result<bool> poll() override {
-    progressed_ = false;
-    if (!is_on_host_) {
-      if (!staging_.is_copied(*area_)) return false;
-      UNISONO_TRY(on_host_->start(given_));
-      is_on_host_ = progressed_ = true;
-    }
-    UNISONO_ASSIGN(const bool done, on_host_->poll());
-    progressed_ |= on_host_->progressed();
-    if (!done) return false;
-    const engine::gpu::Launching launching(staging_.device_);
-    UNISONO_TRY(staging_.device_.before_launch(stream_));
-    for (const Copy& one : back_) UNISONO_TRY(copy(one.on_device, one.on_host, one.bytes));
-    UNISONO_TRY(record());
-    staging_.give_back(*std::exchange(area_, nullptr));
-    UNISONO_TRY(staging_.device_.after_launch(stream_));
-    return true;
-  }
-  bool progressed() const override { return progressed_; }
-  engine::Waiting waiting() const override {
-    return is_on_host_ ? on_host_->waiting() : engine::Waiting{};
-  }
-  std::vector<engine::Waiting> waits() const override {
-    return is_on_host_ ? on_host_->waits() : std::vector<engine::Waiting>{};
-  }
-  bool awaits_event() const override { return is_on_host_ && on_host_->awaits_event(); }
-  trace::ChosenPath path(const engine::Arguments& arguments) const override {
-    trace::ChosenPath path = on_host_->path(arguments);
-    path.variant = trace::Path::staged;
-    return path;
-  }
-  std::size_t memory_bytes() const override { return sizeof *this + on_host_->memory_bytes(); }
-
- protected:
-  // Takes an area and says what goes where; changes the arguments to what is in it.
-  virtual Status lay_out() = 0;
-  struct Copy {
-    DeviceAddress on_device;
-    std::byte* on_host;
-    std::size_t bytes;
-  };
-  Staging& staging_;
-  std::unique_ptr<engine::Execution> on_host_;
-  engine::Arguments given_;
-  Area* area_ = nullptr;
-  std::vector<Copy> there_;
-  std::vector<Copy> back_;
-
- private:
-  const sys::cuda::Device& device() const { return staging_.device_.engine().device(); }
-  template <class To, class From>
-  Status copy(To to, From from, std::size_t bytes) {
-    if (bytes == 0) return {};
-    const sys::cuda::Current current(device());
-    return device().check(
-        device().driver().copy_async(DeviceAddress(to), DeviceAddress(from), bytes, stream_),
-        "copying between a device and the host");
-  }
-  Status record() {
-    const sys::cuda::Current current(device());
-    return device().check(device().driver().event_record(area_->event, stream_),
-                          "recording an event");
-  }
-
-  sys::cuda::StreamHandle* stream_ = nullptr;
-  bool is_on_host_ = false;
-  bool progressed_ = false;
-};
 
 class Staging::Collective final : public Staged {
  public:
@@ -146,37 +35,29 @@ class Staging::Collective final : public Staged {
         output_blocks_(plan::output_blocks_of(header, rank)) {}
 
  private:
-  // Buffers of a call in place stay so to each other.
   Status lay_out() override {
     const bool is_uneven = !given_.input_counts.empty() || !given_.output_counts.empty();
     const Range input =
-        range_of(given_.input,
-                 is_uneven ? elements_of(given_.input_counts, given_.input_displacements)
-                           : input_blocks_ * given_.count,
-                 given_.type);
+        Range::of(given_.input,
+                  is_uneven ? elements_of(given_.input_counts, given_.input_displacements)
+                            : input_blocks_ * given_.count,
+                  given_.type);
     const Range output =
-        range_of(given_.output,
-                 is_uneven ? elements_of(given_.output_counts, given_.output_displacements)
-                           : output_blocks_ * given_.count,
-                 given_.type);
-    std::size_t input_at = 0;
-    std::size_t output_at = aligned(input.bytes);
-    if (overlap(input, output)) {
-      const DeviceAddress begin = std::min(input.begin, output.begin) / alignment * alignment;
-      input_at = input.begin - begin;
-      output_at = output.begin - begin;
-    }
-    UNISONO_ASSIGN(area_,
-                   staging_.take(std::max(input_at + input.bytes, output_at + output.bytes)));
+        Range::of(given_.output,
+                  is_uneven ? elements_of(given_.output_counts, given_.output_displacements)
+                            : output_blocks_ * given_.count,
+                  given_.type);
+    const Places places(input, output);
+    UNISONO_ASSIGN(area_, staging_.take(places.bytes));
     std::byte* const host = area_->memory.data();
     there_.clear();
     // What the plan leaves as it is comes back as it was.
     if (is_uneven || collective_ == unisono::Collective::custom)
-      there_.push_back({output.begin, host + output_at, output.bytes});
-    there_.push_back({input.begin, host + input_at, input.bytes});
-    back_.assign(1, {output.begin, host + output_at, output.bytes});
-    if (given_.input != nullptr) given_.input = host + input_at;
-    if (given_.output != nullptr) given_.output = host + output_at;
+      there_.push_back({output.begin, host + places.output, output.bytes});
+    there_.push_back({input.begin, host + places.input, input.bytes});
+    back_.assign(1, {output.begin, host + places.output, output.bytes});
+    if (given_.input != nullptr) given_.input = host + places.input;
+    if (given_.output != nullptr) given_.output = host + places.output;
     return {};
   }
 
@@ -189,6 +70,7 @@ class Staging::Collective final : public Staged {
 class Staging::Group final : public Staged {
  public:
   Group(Staging& staging, Area& area) : Staged(staging, nullptr) { area_ = &area; }
+  static std::size_t size_of(std::size_t bytes) { return aligned(bytes); }
   void run_by(std::unique_ptr<engine::Execution> on_host) { on_host_ = std::move(on_host); }
   void add(const Message& message, std::byte* on_host, std::size_t bytes) {
     const void* data = message.is_send ? message.send_data : message.recv_data;
@@ -214,7 +96,7 @@ Status Staging::prepare(std::span<const Message> messages, PointToPoint& on_host
     return static_cast<std::size_t>(message.count) * size_bytes(message.type);
   };
   std::size_t bytes = 0;
-  for (const Message& message : messages) bytes += aligned(bytes_of(message));
+  for (const Message& message : messages) bytes += Group::size_of(bytes_of(message));
   UNISONO_ASSIGN(Area * area, take(bytes));
   auto group = std::make_unique<Group>(*this, *area);
   std::vector<Message> there(messages.begin(), messages.end());
@@ -225,7 +107,7 @@ Status Staging::prepare(std::span<const Message> messages, PointToPoint& on_host
     else
       there[i].recv_data = place;
     group->add(messages[i], place, bytes_of(messages[i]));
-    place += aligned(bytes_of(messages[i]));
+    place += Group::size_of(bytes_of(messages[i]));
   }
   UNISONO_TRY(on_host.prepare(there, task));
   group->run_by(std::move(task.owned));

@@ -10,10 +10,12 @@
 #include <span>
 #include <vector>
 
+#include "comm/run/host_path.h"
 #include "comm/run/point_to_point.h"
 #include "comm/run/task.h"
 #include "engine/engine.h"
 #include "engine/gpu/execution.h"
+#include "plan/phases.h"
 
 namespace unisono::comm {
 
@@ -26,6 +28,9 @@ class Staging {
   // A plan of the host's engine, for device memory.
   std::unique_ptr<engine::Execution> stage(const plan::Header& header, int rank,
                                            std::unique_ptr<engine::Execution> on_host);
+  // A plan in phases, of which the host's engine runs the one between nodes.
+  Result<std::unique_ptr<engine::Execution>> mix(const plan::Header& header,
+                                                 const plan::Phases& phases, HostPath& host);
   // As PointToPoint::prepare, for messages in device memory. Any thread.
   Status prepare(std::span<const Message> messages, PointToPoint& on_host, Task& task);
   // Host memory that it holds. Any thread.
@@ -34,6 +39,7 @@ class Staging {
  private:
   class Staged;
   class Collective;
+  class Mixed;
   class Group;
   // Host memory of one call at a time; `event` is recorded after each copy of its.
   struct Area {

@@ -16,7 +16,8 @@ Connections::Connections(std::shared_ptr<Job> job, std::uint64_t communicator, s
       communicator_(communicator),
       epoch_(epoch),
       rank_(rank),
-      world_ranks_(world_ranks) {}
+      world_ranks_(world_ranks),
+      clock_(job_->sys_world()) {}
 
 Connections::Entry* Connections::find(int peer, int channel) {
   const auto found = by_peer_.find(peer);
@@ -83,8 +84,10 @@ Result<transport::SendFifo*> Connections::send_fifo(int peer, int channel, Proto
   auto& fifo = entry->send[static_cast<std::size_t>(protocol)];
   if (!fifo) {
     begin_making();
-    auto made = transport::make_send_fifo(*entry->connection, protocol, job_->fifo_options());
+    auto made =
+        transport::make_send_fifo(*entry->connection, protocol, job_->fifo_options(), &clock_);
     end_making();
+    count_traffic_of(*entry, protocol, made.get(), nullptr);
     const std::lock_guard lock(mutex_);  // report() looks at it
     fifo = std::move(made);
   }
@@ -101,6 +104,7 @@ Result<transport::RecvFifo*> Connections::recv_fifo(int peer, int channel, Proto
     UNISONO_ASSIGN(fifo,
                    transport::make_recv_fifo(*entry->connection, protocol, job_->fifo_options()));
     end_making();
+    count_traffic_of(*entry, protocol, nullptr, fifo.get());
   }
   return fifo.get();
 }
@@ -183,6 +187,10 @@ Result<void*> Connections::scratch(std::size_t bytes) {
 }
 
 void Connections::close() {
+  {
+    const std::lock_guard lock(counted_mutex_);
+    counted_.clear();
+  }
   const std::lock_guard lock(mutex_);
   all_.clear();
   mapped_ = 0;
@@ -202,6 +210,32 @@ void Connections::report(MemoryReport& report) const {
     report.connections.push_back(
         {entry->peer, entry->channel, std::string(entry->transport->name()), bytes});
   }
+}
+
+void Connections::count_traffic_of(const Entry& entry, Protocol protocol,
+                                   const transport::SendFifo* send,
+                                   const transport::RecvFifo* recv) {
+  const std::lock_guard lock(counted_mutex_);
+  counted_.push_back({.connection = {.peer = entry.peer,
+                                     .channel = entry.channel,
+                                     .transport = std::string(entry.transport->name()),
+                                     .protocol = protocol,
+                                     .is_send = send != nullptr,
+                                     .traffic = {}},
+                      .send = send,
+                      .recv = recv});
+}
+
+std::vector<trace::Connection> Connections::traffic() const {
+  std::vector<trace::Connection> out;
+  const std::lock_guard lock(counted_mutex_);
+  for (const Counted& one : counted_) {
+    const trace::Traffic traffic = one.send != nullptr ? one.send->traffic() : one.recv->traffic();
+    if (traffic.posts == 0) continue;
+    out.push_back(one.connection);
+    out.back().traffic = traffic;
+  }
+  return out;
 }
 
 }  // namespace unisono::comm

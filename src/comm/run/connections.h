@@ -12,6 +12,8 @@
 
 #include "comm/bootstrap/job.h"
 #include "engine/engine.h"
+#include "sys/call_clock.h"
+#include "trace/record.h"
 #include "transport/fifo.h"
 
 namespace unisono::comm {
@@ -47,6 +49,8 @@ class Connections : public engine::Resources {
   // Tells all peers. Any thread.
   void abort(transport::Fault fault);
   void report(MemoryReport& report) const;
+  // What each has carried, of those that have carried something. Any thread.
+  std::vector<trace::Connection> traffic() const;
   // Closes all connections and frees the scratch memory; only when no call is pending.
   void close();
 
@@ -62,6 +66,8 @@ class Connections : public engine::Resources {
   };
   void begin_making();
   void end_making();
+  void count_traffic_of(const Entry& entry, Protocol protocol, const transport::SendFifo* send,
+                        const transport::RecvFifo* recv);
   // nullptr while the peer has not joined.
   Result<Entry*> ready_entry(int peer, int channel);
   Entry* find(int peer, int channel);
@@ -82,6 +88,16 @@ class Connections : public engine::Resources {
   int being_made_ = 0;
   std::int64_t making_since_ns_ = 0;
   std::int64_t connecting_ns_ = 0;
+  sys::CallClock clock_;  // of what is in flight
+  // One of the two that carries something, and what it is. abort() may hold the other mutex as long
+  // as it waits for a peer that is stopped.
+  struct Counted {
+    trace::Connection connection;
+    const transport::SendFifo* send;
+    const transport::RecvFifo* recv;
+  };
+  mutable std::mutex counted_mutex_;
+  std::vector<Counted> counted_;
   // As the last progress() found them; hints for waiting, hence relaxed.
   std::atomic<bool> has_events_{false};
   std::atomic<std::int64_t> next_due_ns_{INT64_MAX};

@@ -40,14 +40,16 @@ Result<std::unique_ptr<HostPath>> HostPath::make(const std::shared_ptr<Job>& job
                                                  const std::vector<int>& world_ranks,
                                                  topo::Placement placement) {
   std::unique_ptr<HostPath> path(new HostPath(job, identity, world_ranks, placement.nodes()));
-  UNISONO_ASSIGN(Selection selection, path->make_selection(std::move(placement)));
+  UNISONO_ASSIGN(Selection selection, path->make_selection(std::move(placement), path->model()));
   // Only the whole job's communicator warns, once: groups often have other numbers of ranks.
   if (const bool is_world = static_cast<int>(world_ranks.size()) == job->size();
       is_world && identity.rank == 0 && !selection.file_note().empty())
     log(LogLevel::warn, selection.file_note());
-  path->plans_ = std::make_unique<Plans>(
-      std::move(selection), identity.rank, engine::limits().operations, path->usable_slots(),
-      [path = path.get()](const Plans::Program& made) { return path->make_execution(made); });
+  path->plans_ = std::make_unique<Plans>(std::move(selection), identity.rank,
+                                         engine::limits().operations, path->usable_slots(),
+                                         [path = path.get()](const Plans::Program& made) {
+                                           return path->make_execution(made, path->connections_);
+                                         });
   return path;
 }
 
@@ -57,14 +59,16 @@ Result<CallPath::Means> HostPath::means_of(const Call& call) const {
   return means;
 }
 
-Result<std::unique_ptr<engine::Execution>> HostPath::make_execution(const Plans::Program& made) {
+Result<std::unique_ptr<engine::Execution>> HostPath::make_execution(const Plans::Program& made,
+                                                                    engine::Resources& resources) {
   return engine::make_execution(
-      made.header, made.program, connections_, job_->fifo_options(),
+      made.header, made.program, resources, job_->fifo_options(),
       tiling_of(nodes_, job_->host_traits().oversubscription > 1, made.header), made.partners);
 }
 
-Result<Selection> HostPath::make_selection(topo::Placement placement) const {
-  Selection selection(std::move(placement), host_model(job_->fifo_options(), job_->host_traits()));
+Result<Selection> HostPath::make_selection(topo::Placement placement,
+                                           std::shared_ptr<const EngineModel> model) const {
+  Selection selection(std::move(placement), std::move(model));
   UNISONO_TRY(selection.read_settings(job_->settings()));
   return selection;
 }

@@ -37,10 +37,15 @@ class HostPath final : public CallPath {
 
   Connections& connections() { return connections_; }
   PointToPoint& messages() { return messages_; }
-  // Makes a program ready for the host's engine.
-  Result<std::unique_ptr<engine::Execution>> make_execution(const Plans::Program& made);
+  // Makes a program ready for the host's engine, on connections() or on what is made of them.
+  Result<std::unique_ptr<engine::Execution>> make_execution(const Plans::Program& made,
+                                                            engine::Resources& resources);
+  std::shared_ptr<const EngineModel> model() const {
+    return host_model(job_->fifo_options(), job_->host_traits());
+  }
   // What the calls of a path by way of host memory choose from.
-  Result<Selection> make_selection(topo::Placement placement) const;
+  Result<Selection> make_selection(topo::Placement placement,
+                                   std::shared_ptr<const EngineModel> model) const;
   int usable_slots() const { return job_->fifo_options().usable_slots(); }
 
  private:

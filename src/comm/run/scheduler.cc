@@ -294,7 +294,7 @@ bool Scheduler::poll_collective() {
       has_queued_.store(!queued_in_order_.empty() || !queued_messages_.empty(),
                         std::memory_order_relaxed);
     }
-    if (next != nullptr) start(*next);
+    if (next != nullptr && !start(*next)) return true;
   }
   return current_ != nullptr && poll(*current_);
 }
@@ -307,7 +307,8 @@ bool Scheduler::poll_messages() {
     queued_messages_.clear();
     has_queued_.store(!queued_in_order_.empty(), std::memory_order_relaxed);
   }
-  for (std::size_t i = running; i < messages_.size(); ++i) start(*messages_[i]);
+  for (std::size_t i = running; i < messages_.size(); ++i)
+    if (!start(*messages_[i])) return true;
   bool moved = messages_.size() > running;
   for (std::size_t i = 0; i < messages_.size();) {
     Task* const task = messages_[i];
@@ -323,7 +324,7 @@ void Scheduler::count_call(int change) {
   group_.call_state().calls.fetch_add(change, std::memory_order_relaxed);
 }
 
-void Scheduler::start(Task& task) {
+bool Scheduler::start(Task& task) {
   if (task.in_order) current_ = &task;
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
   task.entry.started_ns = now_ns();
@@ -335,9 +336,12 @@ void Scheduler::start(Task& task) {
     status_page_.shows(task.arguments.call);
   }
   try {
-    if (auto status = task.execution->start(task.arguments); !status.ok()) fail(status.error());
+    const Status started = task.execution->start(task.arguments);
+    if (!started.ok()) suspect(started.error());
+    return started.ok();
   } catch (const std::bad_alloc&) {
     fail_for_memory();
+    return false;
   }
 }
 

@@ -21,13 +21,13 @@
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/inquiry.h"
 #include "comm/run/backoff.h"
-#include "comm/run/call_clock.h"
 #include "comm/run/connections.h"
 #include "comm/run/launches.h"
 #include "comm/run/prepared_call.h"
 #include "comm/run/status_page.h"
 #include "comm/run/stream_calls.h"
 #include "comm/run/task.h"
+#include "sys/call_clock.h"
 #include "sys/exit.h"
 #include "sys/world.h"
 
@@ -134,7 +134,9 @@ class Scheduler {
   bool poll_collective();
   bool poll_messages();
   Status enqueue(Task& task);
-  void start(Task& task);
+  // False: it did not start, and the task must not be polled: an execution that stands in the
+  // middle of starting may look complete. The group has failed, or asks why its peer is gone.
+  bool start(Task& task);
   void write(const Task& task);
   // A call that does not run at once begins, or has ended.
   void count_call(int change);
@@ -215,7 +217,7 @@ class Scheduler {
   std::atomic<bool> failed_{false};
 
   // With the lock only.
-  CallClock clock_;
+  sys::CallClock clock_;
   std::int64_t connecting_seen_ns_ = 0;  // by calls that have ended
   Task* current_ = nullptr;              // the collective that runs
   std::vector<Task*> messages_;          // groups of messages that run

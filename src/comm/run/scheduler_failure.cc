@@ -302,6 +302,8 @@ void Scheduler::look_at_device() {
   const std::int64_t now = now_ns();
   if (inquest_) go_on_with_inquest();
   if (const auto told = status_page_.told()) fail_as_told(*told);
+  // A call that was launched waits for no connection any more.
+  look_at_waits(now);
   listen(now);
   look_at_device_peers(now);
   if (const auto overdue = overdue_launch(now)) fail(*overdue);

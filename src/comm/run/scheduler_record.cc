@@ -128,6 +128,7 @@ trace::Record Scheduler::record() const {
   out.messages = messages_record_.read();
   launches_.apply(out.collectives);
   launches_.apply(out.messages);
+  out.connections = connections_.traffic();
   for (const trace::Entry& entry : queued) {
     auto& known = entry.is_message() ? out.messages : out.collectives;
     const auto is_same = [&](const trace::Entry& other) {

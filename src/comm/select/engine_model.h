@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,6 +59,14 @@ std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo
 // kernel.
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
                                                 int thread_blocks, engine::gpu::Paths paths);
+// The most thread blocks that a rank's GPU runs of a plan inside its node, on all ranks alike; 0:
+// all of the plan is staged.
+using BlocksInside =
+    std::function<int(const algorithm::Entry& entry, const algorithm::Request& request)>;
+// The model of calls on GPUs of which some do not reach each other: `host` and copies from and to
+// the devices. Without `blocks_inside`, all of every plan is staged.
+std::shared_ptr<const EngineModel> staged_model(std::shared_ptr<const EngineModel> host,
+                                                BlocksInside blocks_inside);
 // The model of the copy engines, for policy zero_sm.
 std::shared_ptr<const EngineModel> copy_model(const engine::gpu::CopyLinks::Options& options);
 

@@ -39,9 +39,8 @@ Result<engine::Execution*> Plans::execution(const Choice& choice, Collective col
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*choice.entry, request));
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*choice.entry, request, rank_));
-    UNISONO_ASSIGN(auto made, make_({header, program, {}, [&] {
-                                       return algorithm::exchange_of(*choice.entry, request);
-                                     }}));
+    const auto exchange = [&] { return algorithm::exchange_of(*choice.entry, request); };
+    UNISONO_ASSIGN(auto made, make_({header, program, {}, exchange, choice.entry, &request}));
     found = executions_.emplace(key, std::move(made)).first;
   }
   return found->second.get();

@@ -25,6 +25,9 @@ class Plans {
     // What the whole plan exchanges, for engines that have specialised kernels; null: nothing that
     // plan::exchange_of() knows. Made when it is asked for.
     std::function<std::shared_ptr<const plan::Exchange>()> exchange;
+    // What made it; null for a registered plan.
+    const algorithm::Entry* entry = nullptr;
+    const algorithm::Request* request = nullptr;
   };
   using Make = std::function<Result<std::unique_ptr<engine::Execution>>(const Program& program)>;
   // `operations` are those that the engine runs, a bit for each; of `slots` its connections have so

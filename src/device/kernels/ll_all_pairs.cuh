@@ -253,15 +253,15 @@ __device__ __forceinline__ void run_ll(const LlLaunch& launch) {
   if (ptx::load_relaxed_sys(stopped) != 0) return;
   const std::uint64_t of_block = hops * launch.block_bytes;
   block.part = block.call % ll_slots * of_block * ll_max_blocks + blockIdx.x * of_block;
-  // One place sends: inlined twice, it takes ten registers more.
-  const bool greets = kind != LlKind::two_shot && launch.signals != 0;
-  if (greets) {
+  if (kind != LlKind::two_shot && launch.signals != 0) {
     keep_stamp_count(launch.stamp, stamp_begin(launch.stamp));
     if (!block.greet()) return;
+    block.send(outgoing);
+  } else {
+    block.send(outgoing);
+    // Behind it, because nothing waits for it there.
+    keep_stamp_count(launch.stamp, stamp_begin(launch.stamp));
   }
-  block.send(outgoing);
-  // Behind it, because nothing waits for it there.
-  if (!greets) keep_stamp_count(launch.stamp, stamp_begin(launch.stamp));
   // All know the call's number; what is given up now is never begun again.
   __syncthreads();
   if (threadIdx.x == 0) state->launches = block.call;

@@ -49,9 +49,8 @@ __device__ inline std::uint32_t reason_to_stop(const Watch& watch) {
   return 0;
 }
 
-__device__ __forceinline__ void report_here(const Watch& watch, std::uint32_t reason,
-                                            const Place& place, const Wanted& wanted,
-                                            std::uint64_t got) {
+__device__ __noinline__ void report(Watch watch, std::uint32_t reason, Place place, Wanted wanted,
+                                    std::uint64_t got) {
   if (atomicExch(watch.stopped, 1U) != 0) return;
   Failure& failure = watch.mailbox->failure;
   failure.kind = wanted.kind;
@@ -66,38 +65,25 @@ __device__ __forceinline__ void report_here(const Watch& watch, std::uint32_t re
   // Release: the host reads the record once it has seen `state`.
   ptx::store_release_sys(&failure.state, reason);
 }
-__device__ __noinline__ void report(Watch watch, std::uint32_t reason, Place place, Wanted wanted,
-                                    std::uint64_t got) {
-  report_here(watch, reason, place, wanted, got);
-}
 
 // To the host's memory, and waits for no answer. Of a block's waiting threads the last one's word
-// stays; where another's wait ends, it says so again.
-__device__ __forceinline__ void tell(const Watch& watch, const Place& place, uint4 words) {
-  if (place.block < most_long_waits)
-    ptx::store_relaxed_sys(reinterpret_cast<uint4*>(&watch.mailbox->waits[place.block]), words);
-}
-__device__ __forceinline__ void tell_wait(const Watch& watch, const Place& place,
-                                          const Wanted& wanted, std::uint64_t got) {
-  const unsigned channel = static_cast<unsigned>(wanted.channel) & 0xfffU;
-  tell(watch, place,
-       {static_cast<unsigned>(wanted.expected), static_cast<unsigned>(got),
-        wanted.kind | channel << long_wait_channel_shift |
-            static_cast<unsigned>(wanted.peer) << long_wait_peer_shift,
-        (static_cast<unsigned>(place.step) & 0xffffU) | static_cast<unsigned>(place.tile)
-                                                            << long_wait_tile_shift});
+// stays. Nobody takes it back when the wait is over: to look then for whether it was told takes
+// 0.1 us of every call. It is told anew while it goes on, with another `look` each time.
+__device__ __forceinline__ void tell(const Watch& watch, const Place& place, const Wanted& wanted,
+                                     std::uint64_t got, std::uint32_t look) {
+  if (place.block >= most_long_waits) return;
+  const unsigned channel = static_cast<unsigned>(wanted.channel) & long_wait_most_channel;
+  const unsigned tile = static_cast<unsigned>(place.tile) & long_wait_most_tile;
+  const uint4 words{static_cast<unsigned>(wanted.expected), static_cast<unsigned>(got),
+                    wanted.kind | channel << long_wait_channel_shift |
+                        static_cast<unsigned>(wanted.peer) << long_wait_peer_shift,
+                    (static_cast<unsigned>(place.step) & long_wait_most_step) |
+                        tile << long_wait_tile_shift | look << long_wait_look_shift};
+  ptx::store_relaxed_sys(reinterpret_cast<uint4*>(&watch.mailbox->waits[place.block]), words);
 }
 
-// Of a wait that takes long: its deadline, or 0 where it is given up. Not in line, for the waiting
-// kernel's registers.
-__device__ __noinline__ std::int64_t look_around(Watch watch, Place place, Wanted wanted,
-                                                 std::uint64_t got) {
-  if (const std::uint32_t reason = reason_to_stop(watch)) {
-    report_here(watch, reason, place, wanted, got);
-    return 0;
-  }
-  tell_wait(watch, place, wanted, got);
-  return watch.deadline_ns;
+__device__ __forceinline__ std::uint32_t look_number(std::uint32_t reason, std::uint32_t polls) {
+  return reason != 0 ? long_wait_given_up : polls / polls_between_looks % long_wait_given_up;
 }
 
 // Calls look() until it says true; false if the wait was given up. `look` tells what it saw last.
@@ -107,21 +93,20 @@ template <class Look>
 __device__ bool wait_until(const Watch& watch, const Place& place, const Wanted& wanted,
                            Look look) {
   std::uint64_t seen = 0;
-  std::uint32_t polls = 1;
-  for (; !look(seen); ++polls) {
+  for (std::uint32_t polls = 1; !look(seen); ++polls) {
     if (polls % polls_between_looks != 0) continue;
-    if (const std::uint32_t reason = reason_to_stop(watch)) {
-      report(watch, reason, place, wanted, seen);
-      return false;
-    }
-    tell_wait(watch, place, wanted, seen);
+    const std::uint32_t reason = reason_to_stop(watch);
+    tell(watch, place, wanted, seen, look_number(reason, polls));
+    if (reason == 0) continue;
+    report(watch, reason, place, wanted, seen);
+    return false;
   }
-  if (polls > polls_between_looks) tell(watch, place, {});
   return true;
 }
 
-// The same by all threads of a warp: until look() is true in each of them, or one that still misses
-// something gives up. A wait for the warp's own copies is told only when it is given up.
+// The same by all threads of a warp: until look() is true in each of them. `wanted` is looked at in
+// the first thread that still misses something. A wait for the warp's own copies is told only when
+// it is given up.
 template <bool tells = true, class Look>
 __device__ bool wait_until_in_warp(const Watch& watch, const Place& place, const Wanted& wanted,
                                    Look look) {
@@ -129,22 +114,14 @@ __device__ bool wait_until_in_warp(const Watch& watch, const Place& place, const
   for (std::uint32_t polls = 1;; ++polls) {
     std::uint64_t seen = 0;
     const unsigned missing = __ballot_sync(all, !look(seen));
-    if (missing == 0) {
-      if (tells && polls > polls_between_looks) tell(watch, place, {});
-      return true;
-    }
+    if (missing == 0) return true;
     if (polls % polls_between_looks != 0) continue;
-    const auto lane = static_cast<int>(threadIdx.x % 32);
-    if constexpr (tells) {
-      const bool is_missing = (missing >> lane & 1U) != 0;
-      if (is_missing) watch.deadline_ns = look_around(watch, place, wanted, seen);
-      if (__any_sync(all, is_missing && watch.deadline_ns == 0)) return false;
-    } else {
-      const std::uint32_t reason = __reduce_max_sync(all, reason_to_stop(watch));
-      if (reason == 0) continue;
-      if (lane == __ffs(static_cast<int>(missing)) - 1) report(watch, reason, place, wanted, seen);
-      return false;
-    }
+    const std::uint32_t reason = __reduce_max_sync(all, reason_to_stop(watch));
+    const bool speaks = static_cast<int>(threadIdx.x % 32) == __ffs(static_cast<int>(missing)) - 1;
+    if (tells && speaks) tell(watch, place, wanted, seen, look_number(reason, polls));
+    if (reason == 0) continue;
+    if (speaks) report(watch, reason, place, wanted, seen);
+    return false;
   }
 }
 

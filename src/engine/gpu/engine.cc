@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
+#include <chrono>
+#include <thread>
 
 #include "base/error.h"
 #include "base/settings.h"
@@ -27,6 +31,9 @@ trace::Waiting::Kind kind_of(std::uint32_t kind) {
       return trace::Waiting::Kind::nothing;
   }
 }
+
+// A thread that waits looks at the clock every 0.5 to 2 ms, and says then that it still waits.
+constexpr std::chrono::milliseconds several_looks{10};
 
 // Relaxed: what waits on stays the same, and the two halves need not be of one look.
 std::atomic_ref<std::uint64_t> half_of(std::uint32_t& first) {
@@ -119,24 +126,32 @@ bool Engine::has_given_up() const {
 }
 
 std::vector<trace::Waiting> Engine::long_waits() const {
+  device::LongWait* const told = mailbox().waits;
+  const auto what_of = [](device::LongWait& at) {
+    return half_of(at.what).load(std::memory_order_relaxed);
+  };
+  std::array<std::uint64_t, device::most_long_waits> before;
+  std::transform(told, told + before.size(), before.begin(), what_of);
   std::vector<trace::Waiting> out;
-  for (int block = 0; block < device::most_long_waits; ++block) {
-    device::LongWait& at = mailbox().waits[block];
-    const std::uint64_t numbers = half_of(at.expected).load(std::memory_order_relaxed);
-    const std::uint64_t rest = half_of(at.what).load(std::memory_order_relaxed);
-    const auto what = static_cast<std::uint32_t>(rest);
-    const auto where = static_cast<std::uint32_t>(rest >> 32);
-    const trace::Waiting::Kind kind = kind_of(what & 0xf);
-    if (kind == trace::Waiting::Kind::nothing) continue;
-    out.push_back(
-        {.kind = kind,
-         .peer = static_cast<std::int16_t>(what >> device::long_wait_peer_shift),
-         .channel = static_cast<std::int32_t>(what >> device::long_wait_channel_shift) & 0xfff,
-         .thread_block = block,
-         .step = static_cast<std::int64_t>(where & 0xffff),
-         .tile = static_cast<std::int64_t>(where >> device::long_wait_tile_shift),
-         .expected = static_cast<std::uint32_t>(numbers),
-         .got = numbers >> 32});
+  if (std::ranges::all_of(before, [](std::uint64_t what) { return what == 0; })) return out;
+  std::this_thread::sleep_for(several_looks);
+  for (std::size_t block = 0; block < before.size(); ++block) {
+    const std::uint64_t numbers = half_of(told[block].expected).load(std::memory_order_relaxed);
+    const std::uint64_t now = what_of(told[block]);
+    const auto what = static_cast<std::uint32_t>(now);
+    const auto where = static_cast<std::uint32_t>(now >> 32);
+    const bool goes_on = now != before[block];
+    if (!goes_on && where >> device::long_wait_look_shift != device::long_wait_given_up) continue;
+    out.push_back({.kind = kind_of(what & device::long_wait_most_kind),
+                   .peer = static_cast<std::int16_t>(what >> device::long_wait_peer_shift),
+                   .channel = static_cast<std::int32_t>(what >> device::long_wait_channel_shift &
+                                                        device::long_wait_most_channel),
+                   .thread_block = static_cast<int>(block),
+                   .step = static_cast<std::int64_t>(where & device::long_wait_most_step),
+                   .tile = static_cast<std::int64_t>(where >> device::long_wait_tile_shift &
+                                                     device::long_wait_most_tile),
+                   .expected = static_cast<std::uint32_t>(numbers),
+                   .got = numbers >> 32});
   }
   return out;
 }

@@ -18,7 +18,6 @@ namespace {
 using sys::cuda::DeviceAddress;
 namespace nvlink = transport::nvlink;
 
-constexpr std::size_t largest_element_bytes = 8;
 constexpr std::size_t grain_bytes = 64;
 
 // The lowered program in device memory: one allocation, the parts one after another.
@@ -379,17 +378,8 @@ Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   std::shared_ptr<const plan::Exchange> exchange,
                                                   Resources& resources) {
   const Engine& engine = resources.engine();
-  UNISONO_ASSIGN(LoweredProgram lowered, lower(header, program));
-  if (static_cast<int>(lowered.blocks.size()) > engine.max_blocks())
-    return misuse("plan ", header.name, " has ", lowered.blocks.size(),
-                  " thread blocks, which wait for each other; CUDA device ",
-                  engine.device().ordinal(), " runs ", engine.max_blocks(), " at once");
-  const std::size_t needed = static_cast<std::size_t>(header.max_step_count) *
-                             std::max(device::ll128_line_bytes, largest_element_bytes);
-  if (needed > engine.options().slot_bytes)
-    return misuse("plan ", header.name, " sends ", header.max_step_count,
-                  " chunks in one message, which need ", needed, " bytes of a slot; it has ",
-                  engine.options().slot_bytes);
+  UNISONO_ASSIGN(LoweredProgram lowered,
+                 lower_for(engine.options(), engine.max_blocks(), header, program));
   return std::unique_ptr<Execution>(std::make_unique<GpuExecution>(
       header, program, std::move(exchange), std::move(lowered), resources));
 }

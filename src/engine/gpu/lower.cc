@@ -12,6 +12,8 @@ namespace {
 
 using plan::Operation;
 
+constexpr std::size_t largest_element_bytes = 8;
+
 std::uint8_t flags_of(Operation operation) {
   unsigned flags = 0;
   if (plan::receives(operation)) flags |= device::takes_message;
@@ -142,6 +144,22 @@ Result<LoweredProgram> lower(const plan::Header& header, const plan::RankProgram
   for (const plan::ThreadBlock& block : program.thread_blocks) UNISONO_TRY(lowering.add(block));
   LoweredProgram lowered = lowering.take();
   mark_addresses(header, program, lowered);
+  return lowered;
+}
+
+Result<LoweredProgram> lower_for(const Options& options, int max_blocks, const plan::Header& header,
+                                 const plan::RankProgram& program) {
+  UNISONO_ASSIGN(LoweredProgram lowered, lower(header, program));
+  if (lowered.blocks.size() > static_cast<std::size_t>(max_blocks))
+    return misuse("plan ", header.name, " has ", lowered.blocks.size(), " thread blocks on rank ",
+                  program.rank, ", which wait for each other; its CUDA device runs ", max_blocks,
+                  " at once");
+  const std::size_t needed = static_cast<std::size_t>(header.max_step_count) *
+                             std::max(device::ll128_line_bytes, largest_element_bytes);
+  if (needed > options.slot_bytes)
+    return misuse("plan ", header.name, " sends ", header.max_step_count,
+                  " chunks in one message, which need ", needed, " bytes of a slot; it has ",
+                  options.slot_bytes);
   return lowered;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "device/program.h"
+#include "engine/gpu/execution.h"
 #include "plan/check.h"
 #include "plan/plan.h"
 
@@ -34,5 +35,10 @@ struct LoweredProgram {
 
 // Misuse, naming the limit, for a plan that the engine cannot run.
 Result<LoweredProgram> lower(const plan::Header& header, const plan::RankProgram& program);
+
+// The same, and misuse for one that needs larger slots than these, or more thread blocks than the
+// device has at once, because they wait for each other.
+Result<LoweredProgram> lower_for(const Options& options, int max_blocks, const plan::Header& header,
+                                 const plan::RankProgram& program);
 
 }  // namespace unisono::engine::gpu

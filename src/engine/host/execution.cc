@@ -169,8 +169,10 @@ Result<bool> HostExecution::poll_short() {
   if (polled == ShortRun::Polled::failed) [[unlikely]]
     return short_run_.take_failure().take_error();
   // What other calls still have to move, on connections that are not mapped.
-  if (!progressed_ && ++idle_polls_ % idle_polls_between_progress == 0)
+  if (!progressed_ && ++idle_polls_ % idle_polls_between_progress == 0) {
+    short_run_.settle();
     UNISONO_TRY(call_.resources->progress());
+  }
   return false;
 }
 

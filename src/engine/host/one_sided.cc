@@ -126,6 +126,7 @@ Result<bool> OneSided::advance(CallState& call) {
     partner.recv->set_call(call.fingerprint);
     UNISONO_ASSIGN(const bool pushed, push(call, partner));
     UNISONO_ASSIGN(const bool pulled, pull(call, partner));
+    partner.send->settle();
     moved |= pushed || pulled;
   }
   return moved;
@@ -298,6 +299,7 @@ Result<bool> OneSided::depart(CallState& call) {
   }
   // All that the partners put here has arrived: their last notice came after it.
   for (Partner& partner : partners_) {
+    partner.send->end_call();
     partner.connection->withdraw(std::exchange(partner.exposed_output, {}));
     partner.connection->withdraw(std::exchange(partner.exposed_scratch, {}));
   }

@@ -42,6 +42,7 @@ struct RemotePart {
 // How far a step that reaches into a peer's memory has come, kept by its thread block.
 struct RemoteStep {
   bool is_asked = false;
+  bool is_timed = false;      // a put in place, in flight
   std::uint64_t ticket = 0;   // of what it sent; valid once asked
   std::size_t bytes_put = 0;  // of a put in place, taken by the transport
 };

@@ -37,6 +37,7 @@ Result<bool> OneSided::put(CallState& call, int peer, const RemotePart& target,
 Result<bool> OneSided::put_in_place(Partner& partner, const RemotePart& target,
                                     const std::vector<Extent>& source, RemoteStep& step) {
   transport::Connection& connection = *partner.connection;
+  transport::FlightMeter& flight = partner.send->flight();
   if (!step.is_asked) {
     const std::byte* const base = partner.memory.base(target.buffer);
     partner.memory.extents(target.buffer, target.chunk, target.count, target.tile, there_);
@@ -55,8 +56,15 @@ Result<bool> OneSided::put_in_place(Partner& partner, const RemotePart& target,
     if (!taken.ok() || !*taken) return taken;
     step.is_asked = true;
     step.ticket = connection.puts_started();
+    partner.send->counter().count(target.bytes);
+    const bool may_be_timed =
+        connection.host_link() == nullptr || target.bytes >= transport::least_timed_bytes;
+    step.is_timed = may_be_timed && flight.begins_timed();
+    if (step.is_timed) flight.begin(target.bytes);
   }
-  return connection.puts_completed() >= step.ticket;
+  if (connection.puts_completed() < step.ticket) return false;
+  if (step.is_timed) flight.end(target.bytes);
+  return true;
 }
 
 Result<bool> OneSided::read_reduce(CallState& call, int peer, const RemotePart& source,
@@ -95,6 +103,7 @@ Status OneSided::read_directly(CallState& call, Partner& partner, const RemotePa
       if (status.ok()) call.arithmetic.add(to + done, bounce_.data(), part, factor);
     }
   });
+  partner.recv->counter().count(source.bytes);
   return status;
 }
 

@@ -16,6 +16,7 @@ void ShortRun::clear() {
   blocks_.clear();
   steps_.clear();
   dependencies_.clear();
+  is_timed_ = false;
 }
 
 bool ShortRun::lay_out(const CallState& call, std::size_t max_steps) {
@@ -74,6 +75,7 @@ bool ShortRun::place(const plan::ThreadBlock& block, const CallState& call, std:
         !place_one(step.destination, placed.destination))
       return false;
     if (placed.bytes >= call.least_offered_bytes) return false;
+    is_timed_ |= placed.sends && placed.bytes >= transport::least_timed_bytes;
     placed.elements = placed.bytes / call.arithmetic.element_bytes();
     for (const plan::Dependency& dependency : step.after)
       dependencies_.push_back({static_cast<std::size_t>(dependency.thread_block),
@@ -104,7 +106,20 @@ ShortRun::Polled ShortRun::poll() {
     progressed_ |= block.at != before;
     complete &= block.at == block.end;
   }
-  return complete ? Polled::complete : Polled::waiting;
+  if (!complete) return Polled::waiting;
+  if (is_timed_) end_flight();
+  return Polled::complete;
+}
+
+void ShortRun::settle() {
+  if (!is_timed_) return;
+  for (const Block& block : blocks_)
+    if (block.send_fifo != nullptr) block.send_fifo->settle();
+}
+
+void ShortRun::end_flight() {
+  for (const Block& block : blocks_)
+    if (block.send_fifo != nullptr) block.send_fifo->end_call();
 }
 
 inline bool ShortRun::dependencies_met(const Step& step) const {

@@ -33,6 +33,8 @@ class ShortRun {
   // Once failed.
   Status take_failure() { return std::move(failure_); }
   bool progressed() const { return progressed_; }
+  // Looks what has landed of what it has sent.
+  void settle();
   // Of the thread block that is least far.
   std::vector<Waiting> waits() const;
   bool awaits(int peer) const;
@@ -69,6 +71,7 @@ class ShortRun {
   };
 
   bool place(const plan::ThreadBlock& block, const CallState& call, std::size_t max_steps);
+  void end_flight();
   // Runs steps until one blocks or the last is done; false if one failed.
   bool advance(Block& block);
   bool dependencies_met(const Step& step) const;
@@ -97,6 +100,7 @@ class ShortRun {
   ReduceFunction reduce_ = nullptr;
   ReduceMeter* meter_ = nullptr;
   std::uint64_t call_ = 0;  // the fingerprint of the call
+  bool is_timed_ = false;   // sends messages so long that their flight is timed
   bool progressed_ = false;
   Status failure_;
 };

@@ -49,7 +49,9 @@ Result<bool> ThreadBlockRun::advance(CallState& call) {
 }
 
 Status ThreadBlockRun::push() {
-  if (send_ != nullptr && send_->has_pending()) UNISONO_TRY(send_->flush());
+  if (send_ == nullptr) return {};
+  send_->settle();
+  if (send_->has_pending()) UNISONO_TRY(send_->flush());
   return {};
 }
 
@@ -66,6 +68,7 @@ Result<bool> ThreadBlockRun::finished(CallState& call) {
   }
   retire_offers();
   if (!has_offers()) {
+    if (send_ != nullptr) send_->end_call();
     waiting_ = {};  // what it waited for before must not be told, nor looked for, any more
     return true;
   }

@@ -22,6 +22,7 @@ constexpr int attribute_sms = 16;
 constexpr int attribute_capability_major = 75;
 constexpr int attribute_capability_minor = 76;
 constexpr int pointer_memory_type = 2;
+constexpr int pointer_is_managed = 8;
 constexpr int pointer_device_ordinal = 9;
 constexpr int memory_type_device = 2;
 constexpr unsigned host_portable = 1;
@@ -326,6 +327,13 @@ PointerKind kind_of(const Driver& driver, const void* pointer) {
   if (driver.pointer_attribute(&kind.ordinal, pointer_device_ordinal, address) != driver_success)
     kind.ordinal = -1;
   return kind;
+}
+
+bool is_managed(const Driver& driver, const void* pointer) {
+  unsigned value = 0;
+  return driver.pointer_attribute(&value, pointer_is_managed,
+                                  reinterpret_cast<DeviceAddress>(pointer)) == driver_success &&
+         value != 0;
 }
 
 }  // namespace unisono::sys::cuda

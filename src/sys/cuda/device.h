@@ -204,5 +204,7 @@ struct PointerKind {
   int ordinal = -1;
 };
 PointerKind kind_of(const Driver& driver, const void* pointer);
+// Whether the host's processors load and store that device memory, too.
+bool is_managed(const Driver& driver, const void* pointer);
 
 }  // namespace unisono::sys::cuda

@@ -2,11 +2,16 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
+
 #include "base/error.h"
+#include "base/try.h"
 #include "sys/loaded_functions.h"
 
 namespace unisono::sys::cuda {
 namespace {
+
+std::atomic<const Driver*> loaded{nullptr};
 
 Status load(Driver& driver) {
   // Never closed: the driver keeps threads of its own.
@@ -26,12 +31,18 @@ Status load(Driver& driver) {
   // NOLINTEND(bugprone-macro-parentheses)
   if (missing != nullptr)
     return environment_error("the CUDA driver lacks ", missing, "; it must be of CUDA 12 or newer");
-  return check(driver, driver.init(0), "initialising the CUDA driver");
+  UNISONO_TRY(check(driver, driver.init(0), "initialising the CUDA driver"));
+  // Release: the functions before it.
+  loaded.store(&driver, std::memory_order_release);
+  return {};
 }
 
 }  // namespace
 
 Result<const Driver*> driver() { return loaded_once<Driver, load>(); }
+
+// Acquire: as load() stores it. The functions stay where they were loaded to.
+const Driver* loaded_driver() { return loaded.load(std::memory_order_acquire); }
 
 Status check(const Driver& driver, DriverResult result, std::string_view what) {
   if (result == driver_success) [[likely]]

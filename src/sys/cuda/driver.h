@@ -210,6 +210,8 @@ struct Driver {
 // Loads and initialises the driver once in a process. Environment error, always the same: no
 // library, a function missing from it (the driver is too old), or no device.
 Result<const Driver*> driver();
+// What driver() has loaded before; nullptr as long as nobody in this process needed it. Any thread.
+const Driver* loaded_driver();
 
 // Environment error naming the call and what the driver says of it.
 Status check(const Driver& driver, DriverResult result, std::string_view what);

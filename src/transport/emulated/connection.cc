@@ -52,6 +52,7 @@ class EmulatedConnection final : public Connection {
   Result<RemoteMemory> expose(void* memory, std::size_t bytes) override {
     UNISONO_TRY(progress());
     wire_->reach(which_, "transport.expose");
+    UNISONO_TRY(check_host_memory("emulated", self_, peer_, memory, bytes));
     return own().exposed->add(memory, bytes);
   }
   void withdraw(const RemoteMemory& memory) override {
@@ -68,6 +69,18 @@ class EmulatedConnection final : public Connection {
     return wire_->try_put(which_, {static_cast<const std::byte*>(source), bytes}, memory.key,
                           offset, signal);
   }
+  bool can_get() const override { return true; }
+  Result<bool> try_get(const RemoteMemory& memory, std::size_t offset, void* destination,
+                       std::size_t bytes) override {
+    if (!is_ready_) return bug("get from rank ", peer_, " before the connection is ready");
+    UNISONO_TRY(check_get(peer_, memory));
+    wire_->reach(which_, "transport.get");
+    wire_->interrupt(which_);
+    return wire_->try_get(which_, {static_cast<std::byte*>(destination), bytes}, memory.key,
+                          offset);
+  }
+  std::uint64_t gets_started() const override { return own().gets_started; }
+  std::uint64_t gets_completed() const override { return own().gets_started - own().gets.size(); }
   std::uint64_t puts_started() const override { return own().started; }
   std::uint64_t puts_completed() const override { return own().completed; }
 
@@ -100,7 +113,9 @@ class EmulatedConnection final : public Connection {
     return peer_left(peer_);
   }
 
-  bool is_unanswered() override { return wire_->is_cut() && !own().under_way.empty(); }
+  bool is_unanswered() override {
+    return wire_->is_cut() && (!own().under_way.empty() || !own().gets.empty());
+  }
 
   void abort(Fault fault) override {
     if (fault.kind == Fault::Kind::none) fault = {.kind = Fault::Kind::aborted, .rank = self_};

@@ -119,30 +119,110 @@ void Wire::store(End& to, const Put& put) {
     std::memcpy(to.region->data() + put.offset, put.bytes.data(), put.size);
     return;
   }
-  auto exposed = to.exposed->place(put.memory, put.offset, put.size);
+  auto exposed = to.exposed->place(Access::put, put.memory, put.offset, put.size);
   if (exposed.ok())
     std::memcpy(*exposed, put.bytes.data(), put.size);
   else
     to.violation = *exposed.take_error();
 }
 
+// At once, or in progress() where the network needs that.
+void Wire::deliver(std::size_t to, std::function<void()> take) {
+  End& end = ends_[to];
+  if (network_.options_.needs_progress && !end.is_gone)
+    end.inbox.push_back(std::move(take));
+  else
+    take();
+  wake(to);
+}
+
 void Wire::arrive(std::size_t from, const std::shared_ptr<Put>& put) {
   take(from, *put);
   if (!put->has_left) return;
   reach(1 - from, "transport.arrival");
-  End& to = ends_[1 - from];
-  if (network_.options_.needs_progress && !to.is_gone)
-    to.inbox.push_back(put);
-  else
-    land(from, *put);
+  deliver(1 - from, [this, from, put] { land(from, *put); });
   network_.simulation_.note(put->size);
-  wake(1 - from);
 }
 
 void Wire::receive(std::size_t which) {
-  for (std::deque<std::shared_ptr<Put>>& inbox = ends_[which].inbox; !inbox.empty();
-       inbox.pop_front())
-    land(1 - which, *inbox.front());
+  for (auto& inbox = ends_[which].inbox; !inbox.empty(); inbox.pop_front()) inbox.front()();
+}
+
+bool Wire::try_get(std::size_t which, std::span<std::byte> destination, std::uint64_t memory,
+                   std::size_t offset) {
+  End& end = ends_[which];
+  if (end.got_bytes > 0 && !destination.empty() &&
+      end.got_bytes + destination.size() > network_.options_.most_underway_bytes)
+    return false;
+  ++end.gets_started;
+  auto get = std::make_shared<Get>();
+  get->destination = destination.data();
+  get->size = destination.size();
+  get->memory = memory;
+  get->offset = offset;
+  end.gets.push_back(get);
+  end.got_bytes += get->size;
+  if (get->size == 0) {
+    get->has_arrived = true;
+    complete_gets(end);
+    return true;
+  }
+  const std::int64_t asked_ns = arrival_ns(which, 0);
+  if (asked_ns == sys::no_deadline_ns) return true;
+  network_.simulation_.at(asked_ns, [wire = shared_from_this(), which, get] {
+    if (!wire->is_alive(1 - which)) return;
+    wire->reach(1 - which, "transport.get_asked");
+    wire->deliver(1 - which, [wire = wire.get(), which, get] { wire->answer(1 - which, get); });
+  });
+  return true;
+}
+
+// The bytes are read at any time between the request and their arrival.
+void Wire::answer(std::size_t owner, const std::shared_ptr<Get>& get) {
+  sys::Simulation& simulation = network_.simulation_;
+  const std::int64_t now = simulation.now_ns();
+  const std::int64_t arrival = arrival_ns(owner, get->size);
+  if (arrival == sys::no_deadline_ns) return;
+  const auto read_ns =
+      now + static_cast<std::int64_t>(simulation.random() %
+                                      static_cast<std::uint64_t>(arrival - now + 1));
+  simulation.at(read_ns, [wire = shared_from_this(), owner, get] { wire->read(owner, *get); });
+  simulation.at(arrival, [wire = shared_from_this(), owner, get] {
+    wire->read(owner, *get);
+    if (!get->was_read || !wire->is_alive(1 - owner)) return;
+    wire->reach(1 - owner, "transport.get_arrival");
+    wire->network_.simulation_.note(get->size);
+    wire->deliver(1 - owner, [wire = wire.get(), owner, get] { wire->fill(1 - owner, *get); });
+  });
+}
+
+// Memory of a process that has died, or of an end that has given up, is left alone.
+void Wire::read(std::size_t owner, Get& get) {
+  End& end = ends_[owner];
+  if (get.was_read || !is_alive(owner)) return;
+  reach(owner, "transport.get_read");
+  if (!is_alive(owner) || end.is_gone || end.is_aborted || end.violation) return;
+  auto exposed = end.exposed->place(Access::get, get.memory, get.offset, get.size);
+  if (!exposed.ok()) {
+    end.violation = *exposed.take_error();
+    return;
+  }
+  get.bytes.assign(*exposed, *exposed + get.size);
+  get.was_read = true;
+}
+
+void Wire::fill(std::size_t getter, Get& get) {
+  End& end = ends_[getter];
+  if (end.is_gone || end.is_aborted || !is_alive(getter)) return;
+  std::ranges::copy(get.bytes, get.destination);
+  get.bytes = {};
+  get.has_arrived = true;
+  complete_gets(end);
+}
+
+void Wire::complete_gets(End& end) {
+  for (; !end.gets.empty() && end.gets.front()->has_arrived; end.gets.pop_front())
+    end.got_bytes -= end.gets.front()->size;
 }
 
 void Wire::land(std::size_t from, Put& put) {

@@ -28,6 +28,15 @@ class Wire : public std::enable_shared_from_this<Wire> {
     bool has_left = false;
     bool has_arrived = false;
   };
+  struct Get {
+    std::byte* destination = nullptr;
+    std::vector<std::byte> bytes;  // once they were read at the peer
+    std::size_t size = 0;
+    std::uint64_t memory = 0;  // that the peer exposes
+    std::size_t offset = 0;
+    bool was_read = false;
+    bool has_arrived = false;
+  };
   struct End {
     int process = -1;
     bool is_joined = false;
@@ -37,15 +46,17 @@ class Wire : public std::enable_shared_from_this<Wire> {
     std::optional<sys::PrivateMemory> region;  // once joined
     std::unique_ptr<std::atomic<std::uint64_t>[]> signals;
     std::optional<ExposedMemory> exposed;
-    std::optional<Error> violation;  // the peer put into memory that is not exposed to it
+    std::optional<Error> violation;  // the peer reached for memory that is not exposed to it
     std::deque<std::shared_ptr<Put>> under_way;  // from here, in the order of try_put
     std::size_t underway_bytes = 0;
     std::uint64_t started = 0;
     std::uint64_t completed = 0;
-    std::deque<std::shared_ptr<Put>>
-        inbox;                      // arrived here, where progress() has not stored them yet
-    std::int64_t last_word_ns = 0;  // when the last word from here arrives
-    std::int64_t is_free_ns = 0;    // when its line has sent all
+    std::deque<std::shared_ptr<Get>> gets;  // from here, in the order of try_get
+    std::size_t got_bytes = 0;              // of these
+    std::uint64_t gets_started = 0;
+    std::deque<std::function<void()>> inbox;  // arrived here, for progress() to take in
+    std::int64_t last_word_ns = 0;            // when the last word from here arrives
+    std::int64_t is_free_ns = 0;              // when its line has sent all
     // What has been heard from the other end.
     bool peer_joined = false;
     bool is_refused = false;
@@ -63,7 +74,10 @@ class Wire : public std::enable_shared_from_this<Wire> {
   // `memory` is the key of what the peer exposes; 0: its region.
   bool try_put(std::size_t which, std::span<const std::byte> bytes, std::uint64_t memory,
                std::size_t offset, Signal signal);
-  // Stores what has arrived.
+  // `memory` is the key of what the peer exposes.
+  bool try_get(std::size_t which, std::span<std::byte> destination, std::uint64_t memory,
+               std::size_t offset);
+  // Takes in what has arrived.
   void receive(std::size_t which);
   // The other end hears that this one is in newer epochs alone.
   void refuse(std::size_t which);
@@ -86,6 +100,11 @@ class Wire : public std::enable_shared_from_this<Wire> {
   void store(End& to, const Put& put);
   void arrive(std::size_t from, const std::shared_ptr<Put>& put);
   void land(std::size_t from, Put& put);
+  void deliver(std::size_t to, std::function<void()> take);
+  void answer(std::size_t owner, const std::shared_ptr<Get>& get);
+  void read(std::size_t owner, Get& get);
+  void fill(std::size_t getter, Get& get);
+  void complete_gets(End& end);
   void wake(std::size_t which) { network_.simulation_.wake(ends_[which].process); }
 
   Network& network_;

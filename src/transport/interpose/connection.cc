@@ -42,6 +42,14 @@ class InterposedConnection final : public Connection {
   bool puts_in_place() const override { return !options_.regions_only && inner_->puts_in_place(); }
   Result<bool> try_put_to(const RemoteMemory& memory, std::size_t offset, const void* source,
                           std::size_t bytes, Signal signal) override;
+  // Gets go as they are.
+  bool can_get() const override { return !options_.regions_only && inner_->can_get(); }
+  Result<bool> try_get(const RemoteMemory& memory, std::size_t offset, void* destination,
+                       std::size_t bytes) override {
+    return inner_->try_get(memory, offset, destination, bytes);
+  }
+  std::uint64_t gets_started() const override { return inner_->gets_started(); }
+  std::uint64_t gets_completed() const override { return inner_->gets_completed(); }
   std::uint64_t puts_started() const override { return started_; }
   std::uint64_t puts_completed() const override {
     return waiting_.empty() ? started_ : waiting_.front().number - 1;

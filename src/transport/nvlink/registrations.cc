@@ -15,8 +15,7 @@ using sys::cuda::DeviceAddress;
 using sys::cuda::ExportedAllocation;
 using sys::cuda::Shareable;
 
-// What a rank makes known, and what it takes of another: memory beyond goes through slots.
-constexpr std::size_t most_regions = 1024;
+// Memory beyond goes through slots.
 constexpr std::uint32_t most_pieces = 4096;
 constexpr std::size_t most_wanted = 64;
 constexpr std::uint64_t most_bytes = std::uint64_t{1} << 48;  // of a region

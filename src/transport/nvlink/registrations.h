@@ -1,6 +1,8 @@
 // Users' memory that other ranks reach: which of this rank's memory the others have mapped, and
 // where; and what of theirs is mapped here. Made when it is first asked for, found again by its
-// allocation, dropped when that is gone.
+// allocation, dropped when that is gone, at most most_regions. This is how device memory is
+// registered with a transport: see "device memory" in transport/transport.h. Its remote form is an
+// address, which kernels can use, where that of host memory is a key (Connection::expose).
 //
 // A region is one allocation, or the pieces that were mapped one after another under a buffer. Its
 // owner tells it to every other rank, which maps it and answers at which address, or that it
@@ -25,6 +27,8 @@ namespace unisono::transport::nvlink {
 class Registrations {
  public:
   using DeviceAddress = sys::cuda::DeviceAddress;
+  // What a rank makes known, and what it takes of each other one: memory beyond goes through slots.
+  static constexpr std::size_t most_regions = 1024;
 
   // `peers` by rank; null for the own one.
   Registrations(std::shared_ptr<const sys::cuda::Device> device,

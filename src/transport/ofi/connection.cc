@@ -35,6 +35,7 @@ class OfiConnection final : public Connection {
   }
   ~OfiConnection() override {
     std::unique_lock lock(hub_->mutex());
+    end_->is_leaving = true;
     end_->landing.close(0);
     fence(lock, 0);
     hub_->close(end_);
@@ -48,6 +49,17 @@ class OfiConnection final : public Connection {
   bool puts_in_place() const override { return true; }
   Result<bool> try_put_to(const RemoteMemory& memory, std::size_t offset, const void* source,
                           std::size_t bytes, Signal signal) override;
+  bool can_get() const override { return true; }
+  Result<bool> try_get(const RemoteMemory& memory, std::size_t offset, void* destination,
+                       std::size_t bytes) override;
+  std::uint64_t gets_started() const override {
+    const std::lock_guard lock(hub_->mutex());
+    return end_->gets.started();
+  }
+  std::uint64_t gets_completed() const override {
+    const std::lock_guard lock(hub_->mutex());
+    return end_->gets.completed();
+  }
   std::uint64_t puts_started() const override {
     const std::lock_guard lock(hub_->mutex());
     return end_->outbox.started();
@@ -146,9 +158,32 @@ Result<bool> OfiConnection::try_put_to(const RemoteMemory& memory, std::size_t o
   });
 }
 
+Result<bool> OfiConnection::try_get(const RemoteMemory& memory, std::size_t offset,
+                                    void* destination, std::size_t bytes) {
+  const std::lock_guard lock(hub_->mutex());
+  if (!is_ready_) return bug("get from rank ", peer_, " before the connection is ready");
+  UNISONO_TRY(check_get(peer_, memory));
+  Gets& gets = end_->gets;
+  if (end_->is_over()) {
+    gets.add_dropped();
+    return true;
+  }
+  if (bytes == 0) {
+    gets.add_empty();
+    return true;
+  }
+  if (!gets.has_room()) return false;
+  UNISONO_ASSIGN(auto registered,
+                 hub_->endpoint().share(static_cast<std::byte*>(destination), bytes));
+  hub_->tell(*end_, MessageType::get, gets.add(std::move(registered), memory, offset, bytes));
+  hub_->push(*end_);
+  return true;
+}
+
 Result<RemoteMemory> OfiConnection::expose(void* memory, std::size_t bytes) {
   const std::lock_guard lock(hub_->mutex());
   UNISONO_TRY(state());
+  UNISONO_TRY(check_host_memory("ofi", self_, peer_, memory, bytes));
   return end_->landing.expose(memory, bytes);
 }
 
@@ -156,18 +191,21 @@ void OfiConnection::withdraw(const RemoteMemory& memory) {
   if (memory.key == 0) return;
   std::unique_lock lock(hub_->mutex());
   end_->landing.close(memory.key);
-  if (end_->is_due(memory.key) && !end_->error)
-    hub_->refuse(*end_, peer_error(peer_, "rank ", peer_, " was putting into memory that rank ",
-                                   self_, " withdrew; withdraw it when all puts have arrived"));
+  const bool is_put_to = end_->is_due(memory.key);
+  if ((is_put_to || end_->outbox.unposted_answers(memory.key) > 0) && !end_->error)
+    hub_->refuse(*end_, withdrawn_under_way(is_put_to ? Access::put : Access::get, self_, peer_));
   fence(lock, memory.key);
 }
 
-// Returns when no byte lands any more in this exposed memory, or in any (0), which is closed. The
-// peer begins no more writes and tells how many it has begun; those arrive, unless it is stopped.
-// An end that goes ends its own, which its peer may wait for.
+// Returns when no byte lands any more in this exposed memory, or in any and in destinations of gets
+// (0), and none of this memory is read. It is closed. The peer begins no more writes and tells how
+// many it has begun; those arrive, unless it is stopped. This end's answers from there end, and all
+// writes of an end that goes, which its peer may wait for.
 void OfiConnection::fence(std::unique_lock<std::mutex>& lock, std::uint64_t memory) {
-  const auto under_way = [&] {
-    return memory == 0 && !end_->is_unreachable ? end_->outbox.outstanding_in_place() : 0;
+  const auto under_way = [&]() -> std::size_t {
+    if (end_->is_unreachable) return 0;
+    return memory == 0 ? end_->outbox.outstanding_in_place()
+                       : end_->outbox.outstanding_of_answers(memory);
   };
   if (end_->is_due(memory)) {
     hub_->tell(*end_, MessageType::stop, {});
@@ -181,9 +219,15 @@ void OfiConnection::fence(std::unique_lock<std::mutex>& lock, std::uint64_t memo
     if (is_dead && idle_ns > last_bytes_ns) break;
     if (idle_ns > most_idle_ns) {
       if (end_->is_due(memory))
-        log(LogLevel::error, "rank ", peer_, " stopped in the middle of a put into memory of rank ",
-            self_, ", which is withdrawn; nothing of it has come for ", idle_ns / ns_per_ms,
-            " ms. The rest may still land");
+        log(LogLevel::error, "rank ", peer_, " stopped in the middle of writes to memory of rank ",
+            self_, ", which is withdrawn or given up; nothing of them has come for ",
+            idle_ns / ns_per_ms, " ms. The rest may still land");
+      if (end_->outbox.outstanding_of_answers(memory) > 0) {
+        log(LogLevel::error, "rank ", peer_, " stopped in the middle of a get from memory of rank ",
+            self_, ", which is withdrawn; it has taken nothing of it for ", idle_ns / ns_per_ms,
+            " ms. The rest may still be read");
+        if (!end_->error) hub_->refuse(*end_, withdrawn_under_way(Access::get, self_, peer_));
+      }
       break;
     }
     hub_->progress();
@@ -194,6 +238,7 @@ void OfiConnection::fence(std::unique_lock<std::mutex>& lock, std::uint64_t memo
     lock.lock();
   }
   end_->landing.forget(memory);
+  if (memory == 0) end_->gets.forget();
 }
 
 Status OfiConnection::progress() {
@@ -269,6 +314,7 @@ void OfiConnection::abort(Fault fault) {
 std::size_t OfiConnection::memory_bytes() const {
   const std::lock_guard lock(hub_->mutex());
   return sizeof *this + sizeof(End) + end_->outbox.memory_bytes() + end_->landing.memory_bytes() +
+         end_->gets.memory_bytes() +
          sys::resident_bytes(end_->region_memory.data(), end_->region_memory.bytes()) +
          sys::resident_bytes(end_->signals_memory.data(), end_->signals_memory.bytes());
 }

@@ -11,6 +11,7 @@
 #include "sys/process.h"
 #include "sys/shared_memory.h"
 #include "transport/ofi/endpoint.h"
+#include "transport/ofi/gets.h"
 #include "transport/ofi/inbox.h"
 #include "transport/ofi/landing.h"
 #include "transport/ofi/message.h"
@@ -29,7 +30,8 @@ struct End {
         signals_memory(std::move(signals)),
         inbox(this->signals(), request.geometry.signals, request.peer),
         outbox(request.geometry.signals),
-        landing(request.self, request.peer) {}
+        landing(request.self, request.peer),
+        gets(request.peer) {}
   ~End() { erase(proof_key); }
   End(const End&) = delete;
   End& operator=(const End&) = delete;
@@ -43,9 +45,10 @@ struct End {
   // All that the peer sent before it left has arrived.
   bool is_gone() const { return has_left && has_arrived(); }
   bool has_arrived() const { return peer_total && inbox.in_order() >= *peer_total; }
-  // Whether bytes for this exposed memory, or for any (0), may still come.
+  // Whether bytes for this exposed memory, or for any and for gets (0), may still come.
   bool is_due(std::uint64_t memory) const {
-    return landing.is_due(memory, inbox.in_place()) && !has_arrived();
+    const bool awaits_gets = memory == 0 && gets.are_due();
+    return (awaits_gets || landing.is_due(memory, inbox.in_place())) && !has_arrived();
   }
   Meeting meeting(const Nonce& to_nonce) const {
     return {.key = key,
@@ -75,6 +78,7 @@ struct End {
   Inbox inbox;
   Outbox outbox;
   Landing landing;
+  Gets gets;
   std::deque<std::vector<std::byte>> messages;  // that libfabric has not taken
   std::size_t messages_under_way = 0;
   std::optional<Write> owed_immediate;  // of the last write, which libfabric has not taken
@@ -89,8 +93,9 @@ struct End {
   bool has_left = false;        // the peer's end has
   // Of its writes and values, when it left or gave up.
   std::optional<std::uint64_t> peer_total;
-  bool owes_gone = false;  // to answer the peer's bye
-  bool is_closed = false;  // ours has
+  bool owes_gone = false;   // to answer the peer's bye
+  bool is_leaving = false;  // ours is about to
+  bool is_closed = false;   // ours has
   bool has_said_bye = false;
   bool may_be_forgotten = false;  // the peer will write here no more
 };

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/key.h"
 #include "base/try.h"
 #include "transport/ofi/kept_signals.h"
 #include "transport/ofi/library.h"
@@ -166,8 +167,10 @@ Result<fi_addr_t> Endpoint::insert(std::string_view name) {
   return out;
 }
 
-Result<RegisteredMemory> Endpoint::share(std::byte* data, std::size_t bytes,
-                                         std::uint64_t wanted_key) {
+Result<RegisteredMemory> Endpoint::share(std::byte* data, std::size_t bytes) {
+  UNISONO_ASSIGN(const Key random, fresh_key());
+  std::uint64_t wanted_key = 0;
+  std::memcpy(&wanted_key, random.data(), sizeof wanted_key);
   fid_mr* registration = nullptr;
   const int code = fi_mr_reg(domain_.get(), data, bytes, FI_REMOTE_WRITE, 0, wanted_key, 0,
                              &registration, nullptr);

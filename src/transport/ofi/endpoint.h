@@ -72,7 +72,8 @@ class Endpoint {
 
   // `name` has the size of name(), or is refused.
   Result<fi_addr_t> insert(std::string_view name);
-  Result<RegisteredMemory> share(std::byte* data, std::size_t bytes, std::uint64_t wanted_key);
+  // Peers may write there.
+  Result<RegisteredMemory> share(std::byte* data, std::size_t bytes);
 
   // Whether the immediate of a larger write travels behind it, on a write of no bytes:
   // libfabric 1.17 ends the process where a connection breaks in the middle of a write that carries

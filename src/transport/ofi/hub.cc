@@ -149,13 +149,9 @@ Result<std::shared_ptr<End>> Hub::open(const ConnectionRequest& request) {
   }
   end->to = *to;
   UNISONO_ASSIGN(const Key random, fresh_key());
-  std::uint64_t memory_key = 0;
   std::memcpy(end->nonce.data(), random.data(), sizeof end->nonce);
   std::memcpy(&end->ticket, random.data() + sizeof end->nonce, sizeof end->ticket);
-  std::memcpy(&memory_key, random.data() + sizeof end->nonce + sizeof end->ticket,
-              sizeof memory_key);
-  UNISONO_ASSIGN(end->shared,
-                 endpoint_->share(end->region_memory.data(), region_bytes, memory_key));
+  UNISONO_ASSIGN(end->shared, endpoint_->share(end->region_memory.data(), region_bytes));
   const auto [low, high] = std::minmax(request.self, request.peer);
   end->proof_key = derive_connection_key(key_, "unisono ofi connection", request.key, low, high);
   last_number_ = end->number;
@@ -245,13 +241,20 @@ void Hub::read_error() {
 }
 
 // Bytes of a peer could not be stored, and libfabric does not say whose; it may be any that are
-// due.
+// due. Of those that a get brings, the provider of shared memory reads the owner's memory here.
 void Hub::fail_landing(int code) {
-  for (const auto& [number, end] : ends_)
-    if (end->is_due(0) && !end->error)
-      refuse(*end, misuse("libfabric cannot store what rank ", end->peer,
-                          " puts into memory that rank ", end->self, " exposes: ",
-                          (*library())->strerror(code), "; withdraw memory before it is freed"));
+  const char* why = (*library())->strerror(code);
+  for (const auto& [number, end] : ends_) {
+    if (!end->is_due(0) || end->error) continue;
+    if (end->gets.are_due())
+      refuse(*end, peer_error(end->peer, "libfabric cannot bring what rank ", end->self,
+                              " gets from rank ", end->peer, ": ", why,
+                              "; one of the two has unmapped memory of a get that is under way"));
+    else
+      refuse(*end,
+             misuse("libfabric cannot store what rank ", end->peer, " puts into memory that rank ",
+                    end->self, " exposes: ", why, "; withdraw memory before it is freed"));
+  }
 }
 
 void Hub::complete(Operation& operation) {

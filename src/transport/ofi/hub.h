@@ -71,6 +71,7 @@ class Hub {
   void on_meeting(const Message& message, std::span<const std::byte> bytes);
   void on_note(End& end, const Message& message);
   void on_offer(End& end, const Note& offer);
+  void on_get(End& end, const Note& get);
   void join(End& end, const Message& message);
   void send(End& end, const Message& message);
   void push_messages(End& end);

@@ -53,6 +53,8 @@ void Hub::push_messages(End& end) {
 // Whether the immediate that is owed, if one is, has left.
 bool Hub::push_owed(End& end) {
   if (!end.owed_immediate) return true;
+  // An answer whose source cannot be read must not count.
+  if (end.outbox.outstanding_of_answers(0) > 0) return false;
   // It has no source, so that its completion counts as that of a message.
   Operation* operation = take(Operation::Kind::send, ends_.at(end.number));
   if (post(end, *end.owed_immediate, *operation) != Posted::yes) return false;
@@ -105,6 +107,7 @@ void Hub::on_immediate(std::uint32_t word) {
   // What arrives counts also at an end that has failed: see is_due().
   auto status = end->inbox.arrive(immediate);
   if (!status.ok() && !end->error) refuse(*end, *status.take_error());
+  end->gets.arrived(end->inbox.in_place());
 }
 
 // What cannot be read, or has no end here, is dropped: anybody may send to this endpoint.
@@ -193,13 +196,30 @@ void Hub::join(End& end, const Message& message) {
 
 // An end that is over allows nothing; its peer has been told why, or has itself gone.
 void Hub::on_offer(End& end, const Note& offer) {
-  if (end.is_over() || end.is_closed) return;
+  if (end.is_over() || end.is_leaving) return;
   auto answer = end.landing.allow(offer, *endpoint_);
   if (!answer.ok()) {
     refuse(end, *answer.take_error());
     return;
   }
   tell(end, MessageType::allow, *answer);
+  push(end);
+}
+
+void Hub::on_get(End& end, const Note& get) {
+  if (end.is_over() || end.is_leaving) return;
+  auto source = end.landing.source(get);
+  if (source.ok() && get.bytes == 0)
+    source =
+        peer_error(end.peer, "rank ", end.peer, " asked to get 0 bytes; it must be at least 1");
+  if (source.ok() && end.outbox.unposted_answers(0) == Gets::most)
+    source =
+        peer_error(end.peer, "rank ", end.peer, " has more than ", Gets::most, " gets under way");
+  if (!source.ok()) {
+    refuse(end, *source.take_error());
+    return;
+  }
+  tell(end, MessageType::got, end.outbox.answer(get, *source, endpoint_->most_write_bytes()));
   push(end);
 }
 
@@ -230,6 +250,14 @@ void Hub::on_note(End& end, const Message& message) {
     case MessageType::allow:
       end.outbox.allow(note);
       push(end);
+      return;
+    case MessageType::get:
+      on_get(end, note);
+      return;
+    case MessageType::got:
+      if (end.fault != 0 || end.is_leaving) return;
+      if (auto status = end.gets.answered(note); !status.ok()) refuse(end, *status.take_error());
+      end.gets.arrived(end.inbox.in_place());
       return;
     case MessageType::fault: {
       const auto fault = unpack_fault(note.value, end.ranks);

@@ -29,7 +29,7 @@ class Inbox {
   Status arrive(const Note& value);
   // How many have arrived with all before them.
   std::uint64_t in_order() const { return next_; }
-  // Of these, how many went into exposed memory.
+  // Of these, how many went into exposed memory or to a get's destination.
   std::uint64_t in_place() const { return in_place_; }
 
  private:

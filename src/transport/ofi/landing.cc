@@ -1,9 +1,7 @@
 #include "transport/ofi/landing.h"
 
 #include <algorithm>
-#include <cstring>
 
-#include "base/key.h"
 #include "base/try.h"
 
 namespace unisono::transport::ofi {
@@ -14,19 +12,22 @@ Result<RemoteMemory> Landing::expose(void* memory, std::size_t bytes) {
 }
 
 Result<Note> Landing::allow(const Note& offer, Endpoint& endpoint) {
-  UNISONO_TRY(exposed_.place(offer.value, offer.offset, offer.bytes));
+  UNISONO_TRY(exposed_.place(Access::put, offer.value, offer.offset, offer.bytes));
   Piece& piece = pieces_[offer.value];
   if (!piece.registered.registration) {
     const std::span<std::byte> whole = exposed_.whole(offer.value);
-    UNISONO_ASSIGN(const Key random, fresh_key());
-    std::uint64_t wanted_key = 0;
-    std::memcpy(&wanted_key, random.data(), sizeof wanted_key);
-    UNISONO_ASSIGN(piece.registered, endpoint.share(whole.data(), whole.size(), wanted_key));
+    UNISONO_ASSIGN(piece.registered, endpoint.share(whole.data(), whole.size()));
   }
   piece.last = std::max(piece.last, offer.sequence);
   return Note{.sequence = offer.sequence,
               .value = piece.registered.key,
               .offset = piece.registered.address + offer.offset};
+}
+
+Result<const std::byte*> Landing::source(const Note& get) const {
+  UNISONO_ASSIGN(const std::byte* out,
+                 exposed_.place(Access::get, get.value, get.offset, get.bytes));
+  return out;
 }
 
 void Landing::close(std::uint64_t key) {

@@ -26,6 +26,8 @@ class Landing {
   // The answer to an offer; a peer error where it must not put there. Memory is registered by the
   // first put that is allowed, and stays so until forget().
   Result<Note> allow(const Note& offer, Endpoint& endpoint);
+  // Where the bytes of a get are; a peer error where there are none for the peer.
+  Result<const std::byte*> source(const Note& get) const;
   // Nothing is allowed there any more. A key of 0 names all memory, here and below.
   void close(std::uint64_t key);
   // Whether a put that was allowed there has not arrived, when `arrived` writes into exposed memory

@@ -8,7 +8,7 @@
 namespace unisono::transport::ofi {
 namespace {
 
-constexpr std::uint32_t magic = 0x756f6602;  // with this version
+constexpr std::uint32_t magic = 0x756f6603;  // with this version
 constexpr std::size_t proof_bytes = sizeof(Sha256Digest);
 
 bool is_of_meeting(MessageType type) {
@@ -50,6 +50,8 @@ void write(WireWriter& writer, const Note& note) {
   writer.number(note.value);
   writer.number(note.offset);
   writer.number(note.bytes);
+  writer.number(note.to_key);
+  writer.number(note.to_address);
 }
 
 void read(WireReader& reader, Nonce& nonce) {
@@ -88,6 +90,8 @@ void read(WireReader& reader, Note& note) {
   note.value = reader.number<std::uint64_t>();
   note.offset = reader.number<std::uint64_t>();
   note.bytes = reader.number<std::uint64_t>();
+  note.to_key = reader.number<std::uint64_t>();
+  note.to_address = reader.number<std::uint64_t>();
 }
 
 }  // namespace

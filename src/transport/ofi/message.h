@@ -35,6 +35,8 @@ enum class MessageType : std::uint8_t {
   value,
   offer,  // of a put into exposed memory
   allow,  // of that put
+  get,    // asks for bytes of exposed memory
+  got,    // which writes bring them
   stop,   // the receiver writes no more of what it has not begun to write
   stopped,
   fault,
@@ -68,12 +70,15 @@ struct Note {
   std::uint32_t number = 0;
   std::uint64_t ticket = 0;
   // Of a value; of a stopped, fault and bye, how many writes and values there were; of an offer and
-  // its answer, how many writes into exposed memory have been offered with this put's.
+  // its answer, and of a got, how many writes in place there are up to this one's last; of a get,
+  // its number.
   std::uint64_t sequence = 0;
   std::uint32_t index = 0;
-  std::uint64_t value = 0;   // of a signal, a packed fault, a key
-  std::uint64_t offset = 0;  // of an offer; of its answer, the address to write to
-  std::uint64_t bytes = 0;   // of an offer
+  std::uint64_t value = 0;   // of a signal, a packed fault, a key; of a got, the get's number
+  std::uint64_t offset = 0;  // of an offer or get; of an allow, the address to write to
+  std::uint64_t bytes = 0;   // of an offer or get
+  std::uint64_t to_key = 0;  // of a get, where its bytes are to be written
+  std::uint64_t to_address = 0;
 };
 
 struct Message {
@@ -92,8 +97,9 @@ std::optional<Message> decode(std::span<const std::byte> bytes);
 // Of an answer or a join.
 bool is_proved(std::span<const std::byte> bytes, const Key& key);
 
-// The 32 bits that arrive with a write: which connection, which of its writes, whether it went into
-// exposed memory, and by how much which signal grows. What does not fit follows as a message.
+// The 32 bits that arrive with a write: which connection, which of its writes, whether it went in
+// place (into exposed memory, or to a get's destination), and by how much which signal grows. What
+// does not fit follows as a message.
 struct Immediate {
   static constexpr std::uint32_t most_number = (1U << 12) - 1;
   static constexpr std::uint32_t most_index = (1U << 6) - 1;

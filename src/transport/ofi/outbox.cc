@@ -42,7 +42,8 @@ bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset,
     return true;
   }
   with_bytes_ += bytes > 0 ? 1 : 0;
-  waiting_.push_back({.source = bytes > 0 ? source : &nothing,
+  waiting_.push_back({.id = ++last_id_,
+                      .source = bytes > 0 ? source : &nothing,
                       .bytes = bytes,
                       .offset = offset,
                       .signal = signal,
@@ -53,12 +54,44 @@ bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset,
 bool Outbox::offer(const RemoteMemory& memory, const std::byte* source, std::size_t bytes,
                    std::size_t offset, Signal signal, std::size_t most_write_bytes, Note& offer) {
   if (!add(source, bytes, offset, signal)) return false;
-  const std::size_t piece = most_piece_bytes(most_write_bytes);
-  offered_ += bytes / piece + (bytes % piece > 0 ? 1 : 0);
-  waiting_.back().offered = offered_;
+  offer_last(most_write_bytes);
   waiting_.back().is_allowed = false;
   offer = {.sequence = offered_, .value = memory.key, .offset = offset, .bytes = bytes};
   return true;
+}
+
+void Outbox::offer_last(std::size_t most_write_bytes) {
+  Put& last = waiting_.back();
+  const std::size_t piece = most_piece_bytes(most_write_bytes);
+  offered_ += last.bytes / piece + (last.bytes % piece > 0 ? 1 : 0);
+  last.offered = offered_;
+}
+
+Note Outbox::answer(const Note& get, const std::byte* source, std::size_t most_write_bytes) {
+  waiting_.push_back({.id = ++last_id_,
+                      .source = source,
+                      .bytes = static_cast<std::size_t>(get.bytes),
+                      .offset = 0,
+                      .signal = {},
+                      .first = started_ + 1,
+                      .answers_from = get.value,
+                      .key = get.to_key,
+                      .address = get.to_address});
+  offer_last(most_write_bytes);
+  return {.sequence = offered_, .value = get.sequence};
+}
+
+std::size_t Outbox::unposted_answers(std::uint64_t memory) const {
+  const auto is_meant = [memory](const Put& put) { return put.is_answer_from(memory); };
+  return static_cast<std::size_t>(std::ranges::count_if(
+      waiting_.begin() + static_cast<std::ptrdiff_t>(first_unposted_), waiting_.end(), is_meant));
+}
+
+std::size_t Outbox::outstanding_of_answers(std::uint64_t memory) const {
+  std::size_t out = 0;
+  for (const Put& put : waiting_)
+    if (put.is_answer_from(memory)) out += put.outstanding;
+  return out;
 }
 
 void Outbox::allow(const Note& answer) {
@@ -81,7 +114,7 @@ void Outbox::drop() {
       first_unposted_ = waiting_.size();
       return;
     }
-    with_bytes_ -= last.bytes > 0 ? 1 : 0;
+    with_bytes_ -= has_bytes(last) ? 1 : 0;
     waiting_.pop_back();
   }
 }
@@ -100,7 +133,7 @@ std::uint32_t Outbox::increment_of(const Signal& signal) const {
 bool Outbox::next(const Facts& peer, fi_addr_t to, std::size_t most_write_bytes, Next& out) {
   if (first_unposted_ == waiting_.size() || outstanding_ >= most_outstanding) return false;
   const Put& put = waiting_[first_unposted_];
-  out.put = put.first;
+  out.put = put.id;
   const bool is_new = put.signal.index >= 0 &&
                       put.signal.value != told_[static_cast<std::size_t>(put.signal.index)];
   out.has_value = put.owes_value || (put.bytes == 0 && is_new && increment_of(put.signal) == 0);
@@ -159,10 +192,10 @@ void Outbox::posted(const Next& what) {
   forget_complete();
 }
 
-void Outbox::completed_write(std::uint64_t number) {
-  const auto put = std::ranges::lower_bound(waiting_, number, {}, &Put::first);
+void Outbox::completed_write(std::uint64_t id) {
+  const auto put = std::ranges::lower_bound(waiting_, id, {}, &Put::id);
   // One that was abandoned is not there.
-  if (put == waiting_.end() || put->first != number) return;
+  if (put == waiting_.end() || put->id != id) return;
   --outstanding_;
   outstanding_in_place_ -= put->offered > 0 ? 1 : 0;
   --put->outstanding;
@@ -171,7 +204,7 @@ void Outbox::completed_write(std::uint64_t number) {
 
 void Outbox::forget_complete() {
   while (!waiting_.empty() && waiting_.front().is_posted && waiting_.front().outstanding == 0) {
-    with_bytes_ -= waiting_.front().bytes > 0 ? 1 : 0;
+    with_bytes_ -= has_bytes(waiting_.front()) ? 1 : 0;
     waiting_.pop_front();
     --first_unposted_;
   }

@@ -1,4 +1,5 @@
-// Puts of one end on their way: cut into writes, each of which carries an immediate.
+// Puts of one end on their way, and its answers to the peer's gets: cut into writes, each of which
+// carries an immediate.
 #pragma once
 
 #include <unisono/result.h>
@@ -25,6 +26,13 @@ class Outbox {
              std::size_t offset, Signal signal, std::size_t most_write_bytes, Note& offer);
   // The peer's answer to an offer. One to a put that was dropped changes nothing.
   void allow(const Note& answer);
+  // The answer to a get, whose bytes are at `source`; it counts as no put. What the peer is to be
+  // told.
+  Note answer(const Note& get, const std::byte* source, std::size_t most_write_bytes);
+  // Answers from this exposed memory, or from any (0): how many are not wholly posted, and how many
+  // writes of theirs libfabric has and has not completed.
+  std::size_t unposted_answers(std::uint64_t memory) const;
+  std::size_t outstanding_of_answers(std::uint64_t memory) const;
   // One that counts and goes nowhere.
   void add_dropped() { ++started_; }
   // Forgets what has not been posted. What has been may still read its source.
@@ -38,7 +46,7 @@ class Outbox {
   }
   // Writes that libfabric has and has not completed.
   std::size_t outstanding() const { return outstanding_; }
-  // Of these, those into exposed memory.
+  // Of these, those into exposed memory and to destinations of gets.
   std::size_t outstanding_in_place() const { return outstanding_in_place_; }
   bool is_idle() const { return waiting_.empty(); }
   // Writes and values sent so far.
@@ -57,21 +65,25 @@ class Outbox {
   bool next(const Facts& peer, fi_addr_t to, std::size_t most_write_bytes, Next& out);
   // What next() told has been posted; a completion will tell of a write, none of a value.
   void posted(const Next& what);
-  void completed_write(std::uint64_t put);
+  void completed_write(std::uint64_t id);
 
  private:
   static constexpr std::size_t most_waiting = 64;
 
   struct Put {
+    std::uint64_t id;
     const std::byte* source;
     std::size_t bytes;
     std::size_t offset;
     Signal signal;
-    // Its number; of puts of signals alone, that of the first which it stands for.
+    // Its number; of puts of signals alone, that of the first which it stands for; of an answer,
+    // that of the next put.
     std::uint64_t first;
-    // Of a put into exposed memory: how many writes of such have been offered with its own.
+    // Of a put into exposed memory or an answer: how many writes of such there are with its own.
     std::uint64_t offered = 0;
-    // Where that memory is, once the peer has allowed it.
+    // Of an answer, the key of the exposed memory that it reads.
+    std::uint64_t answers_from = 0;
+    // Where the bytes go, once the peer has allowed it.
     std::uint64_t key = 0;
     std::uint64_t address = 0;
     bool is_allowed = true;
@@ -79,14 +91,22 @@ class Outbox {
     std::size_t outstanding = 0;
     bool is_posted = false;
     bool owes_value = false;
+
+    bool is_answer_from(std::uint64_t memory) const {
+      return answers_from != 0 && (memory == 0 || answers_from == memory);
+    }
   };
+  // Whether it counts towards most_waiting.
+  static bool has_bytes(const Put& put) { return put.bytes > 0 && put.answers_from == 0; }
   bool merge(Signal signal);
+  void offer_last(std::size_t most_write_bytes);
   void forget_complete();
   // By how much a signal grows, if an immediate can say it.
   std::uint32_t increment_of(const Signal& signal) const;
 
   std::deque<Put> waiting_;
-  std::size_t with_bytes_ = 0;      // of these
+  std::uint64_t last_id_ = 0;
+  std::size_t with_bytes_ = 0;      // of waiting_
   std::size_t first_unposted_ = 0;  // of these, in order
   std::vector<std::uint64_t> told_;
   std::uint64_t started_ = 0;

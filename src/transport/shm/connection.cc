@@ -5,6 +5,7 @@
 #include <optional>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "base/block_copy.h"
 #include "base/error.h"
@@ -55,6 +56,11 @@ class ShmConnection final : public Connection {
   }
   Result<bool> try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
                        Signal signal) override;
+  bool can_get() const override { return can_read_peer_; }
+  Result<bool> try_get(const RemoteMemory& memory, std::size_t offset, void* destination,
+                       std::size_t bytes) override;
+  std::uint64_t gets_started() const override { return gets_; }
+  std::uint64_t gets_completed() const override { return gets_; }
   std::uint64_t puts_started() const override { return puts_; }
   std::uint64_t puts_completed() const override { return puts_; }
   bool can_read_peer() const override { return can_read_peer_; }
@@ -77,8 +83,8 @@ class ShmConnection final : public Connection {
   void probe_cross_memory();
   template <class Copy>
   Status copy_guarded(std::size_t bytes, const Copy& copy);
-  Status write_peer(const RemoteMemory& memory, std::size_t offset, const void* source,
-                    std::size_t bytes);
+  Status reach_exposed(Access access, const RemoteMemory& memory, std::size_t offset, void* local,
+                       std::size_t bytes);
   Error unmapped(const Error& why) const;
   void store(Signal signal);
   void give_up(Fault fault);
@@ -101,6 +107,7 @@ class ShmConnection final : public Connection {
   bool saw_peer_gone_ = false;
   sys::ProcessWatch peer_watch_;
   std::uint64_t puts_ = 0;
+  std::uint64_t gets_ = 0;
   std::uint64_t keys_ = 0;
   std::size_t put_reserved_bytes_ = 0;        // at the beginning of the peer's region
   std::atomic<bool> peer_is_stopped_{false};  // in a copy, for longer than anybody waits
@@ -166,16 +173,13 @@ Status ShmConnection::meet_peer() {
 }
 
 void ShmConnection::probe_cross_memory() {
-  if (same_process_) {
-    can_read_peer_ = true;
-    return;
-  }
   // A process id of another namespace names somebody else here; the value tells.
   std::uint64_t value = 0;
-  can_read_peer_ = sys::read_process_memory(peer_facts_->process.pid, &value,
-                                            peer_facts_->probe_address, sizeof value)
-                       .ok() &&
-                   value == peer_facts_->probe_value;
+  const EndFacts& peer = *peer_facts_;
+  can_read_peer_ =
+      same_process_ ||
+      (sys::read_process_memory(peer.process.pid, &value, peer.probe_address, sizeof value).ok() &&
+       value == peer.probe_value);
 }
 
 Result<bool> ShmConnection::try_put(const void* source, std::size_t bytes, std::size_t peer_offset,
@@ -208,8 +212,8 @@ Status ShmConnection::read_peer(void* destination, std::uint64_t peer_address, s
       return {};
     });
   UNISONO_TRY(peer_lives());
-  auto copied =
-      sys::read_process_memory(peer_facts_->process.pid, destination, peer_address, bytes);
+  const auto pid = peer_facts_->process.pid;
+  auto copied = sys::read_process_memory(pid, destination, peer_address, bytes);
   if (copied.ok()) return {};
   UNISONO_TRY(progress());
   return unmapped(copied.error());
@@ -223,6 +227,7 @@ Error ShmConnection::unmapped(const Error& why) const {
 // A key is its piece's place and a count from a random number on: no two are the same.
 Result<RemoteMemory> ShmConnection::expose(void* memory, std::size_t bytes) {
   UNISONO_TRY(progress());
+  UNISONO_TRY(check_host_memory("shm", self_, peer_, memory, bytes));
   auto& pieces = segment_->exposed_by(end_);
   const auto free = std::ranges::find_if(pieces, [](const ExposedPiece& piece) {
     return piece.key.load(std::memory_order_relaxed) == 0;
@@ -247,35 +252,48 @@ Result<bool> ShmConnection::try_put_to(const RemoteMemory& memory, std::size_t o
                                        const void* source, std::size_t bytes, Signal signal) {
   if (!ready_) return bug("put to rank ", peer_, " before the connection is ready");
   UNISONO_TRY(check_put_to(geometry_, peer_, memory, signal));
-  if (!can_read_peer_)
-    return bug("the memory of rank ", peer_, " cannot be written through this connection");
-  UNISONO_TRY(write_peer(memory, offset, source, bytes));
+  // Only read.
+  void* const from = const_cast<void*>(source);
+  UNISONO_TRY(reach_exposed(Access::put, memory, offset, from, bytes));
   store(signal);
   return true;
 }
 
-// Guarded between processes too: there a late read finds freed memory gone, but a late write would
-// change what has taken its place.
-Status ShmConnection::write_peer(const RemoteMemory& memory, std::size_t offset, const void* source,
-                                 std::size_t bytes) {
+Result<bool> ShmConnection::try_get(const RemoteMemory& memory, std::size_t offset,
+                                    void* destination, std::size_t bytes) {
+  if (!ready_) return bug("get from rank ", peer_, " before the connection is ready");
+  UNISONO_TRY(check_get(peer_, memory));
+  UNISONO_TRY(reach_exposed(Access::get, memory, offset, destination, bytes));
+  ++gets_;
+  return true;
+}
+
+// Guarded between processes too: there a late read_peer() finds freed memory gone, but this would
+// change or read what has taken its place.
+Status ShmConnection::reach_exposed(Access access, const RemoteMemory& memory, std::size_t offset,
+                                    void* local, std::size_t bytes) {
+  if (!can_read_peer_)
+    return bug("the memory of rank ", peer_, " cannot be reached through this connection");
+  auto* const here = static_cast<std::byte*>(local);
+  const bool is_get = access == Access::get;
   const ExposedPiece& piece = segment_->exposed_by(1 - end_)[memory.key % most_exposed];
-  const auto* const from = static_cast<const std::byte*>(source);
-  const std::uint64_t address = memory.address + offset;
   return copy_guarded(bytes, [&](std::size_t at, std::size_t part) -> Status {
     // seq_cst, as the count of copies: see withdraw().
-    if (piece.key.load() != memory.key) return not_exposed(self_, peer_, peer_, bytes);
-    const std::uint64_t there = piece.bytes.load(std::memory_order_relaxed);
-    if (bytes > there || offset > there - bytes)
-      return past_exposed(self_, peer_, peer_, bytes, offset, there);
-    if (!same_process_) {
-      UNISONO_TRY(peer_lives());
-      const auto written =
-          sys::write_process_memory(peer_facts_->process.pid, address + at, from + at, part);
-      if (!written.ok()) return unmapped(written.error());
+    if (piece.key.load() != memory.key) return not_exposed(access, self_, peer_, peer_, bytes);
+    const std::uint64_t size = piece.bytes.load(std::memory_order_relaxed);
+    if (bytes > size || offset > size - bytes)
+      return past_exposed(access, self_, peer_, peer_, bytes, offset, size);
+    const std::uint64_t address = memory.address + offset + at;
+    if (same_process_) {
+      auto* const there = reinterpret_cast<std::byte*>(address);
+      block_copy(is_get ? here + at : there, is_get ? there : here + at, part);
       return {};
     }
-    block_copy(reinterpret_cast<std::byte*>(address) + at, from + at, part);
-    return {};
+    UNISONO_TRY(peer_lives());
+    const auto pid = peer_facts_->process.pid;
+    const Status copied = is_get ? sys::read_process_memory(pid, here + at, address, part)
+                                 : sys::write_process_memory(pid, address, here + at, part);
+    return copied.ok() ? Status{} : unmapped(copied.error());
   });
 }
 
@@ -345,10 +363,7 @@ Status ShmConnection::check_peer() {
   const bool left = theirs().state.load(std::memory_order_acquire) == EndState::left;
   Status lives = left ? Status{} : peer_lives();
   if (!left && lives.ok()) return {};
-  if (!saw_peer_gone_) {
-    saw_peer_gone_ = true;
-    return {};
-  }
+  if (!std::exchange(saw_peer_gone_, true)) return {};
   if (!lives.ok()) return lives;
   return peer_left(peer_);
 }

@@ -24,6 +24,7 @@ class SocketConnection final : public Connection {
         pending_(std::move(pending)),
         geometry_(pending_->geometry),
         exposed_(self_, peer_),
+        gets_(peer_),
         region_memory_(std::move(region)),
         signals_memory_(std::move(signals)) {
     region_ = region_memory_.data();
@@ -47,6 +48,17 @@ class SocketConnection final : public Connection {
     const std::lock_guard lock(mutex_);
     return outbox_ ? outbox_->completed() : 0;
   }
+  bool can_get() const override { return true; }
+  Result<bool> try_get(const RemoteMemory& memory, std::size_t offset, void* destination,
+                       std::size_t bytes) override;
+  std::uint64_t gets_started() const override {
+    const std::lock_guard lock(mutex_);
+    return gets_.started();
+  }
+  std::uint64_t gets_completed() const override {
+    const std::lock_guard lock(mutex_);
+    return gets_.completed();
+  }
   bool can_read_peer() const override { return false; }
   Status read_peer(void*, std::uint64_t, std::size_t) override {
     return bug("the memory of rank ", peer_, " cannot be read over a socket");
@@ -61,6 +73,7 @@ class SocketConnection final : public Connection {
   Status adopt();
   bool put(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal,
            std::uint64_t memory);
+  Status answer_gets();
   Status state() const;
   Status violated(std::unique_ptr<Error> error);
   void tell_fault();
@@ -70,7 +83,8 @@ class SocketConnection final : public Connection {
   std::shared_ptr<Hub> hub_;
   std::shared_ptr<PendingConnection> pending_;
   Geometry geometry_;
-  ExposedMemory exposed_;  // under the mutex
+  ExposedMemory exposed_;  // under the mutex, as gets_
+  Gets gets_;
   sys::PrivateMemory region_memory_;
   sys::PrivateMemory signals_memory_;
 
@@ -128,7 +142,7 @@ Status SocketConnection::adopt() {
     erase(joined.send_key);
     erase(joined.receive_key);
   }
-  inbox_.emplace(streams_, region_, exposed_, signals_, geometry_, peer_, pending_->ranks);
+  inbox_.emplace(streams_, region_, exposed_, gets_, signals_, geometry_, peer_, pending_->ranks);
   outbox_.emplace(streams_, geometry_.signals, hub_->rails());
   if (fault_ != 0) tell_fault();
   return {};
@@ -167,22 +181,55 @@ bool SocketConnection::put(const std::byte* source, std::size_t bytes, std::size
   return taken;
 }
 
+Result<bool> SocketConnection::try_get(const RemoteMemory& memory, std::size_t offset,
+                                       void* destination, std::size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (!outbox_) return bug("get from rank ", peer_, " before the connection is ready");
+  UNISONO_TRY(check_get(peer_, memory));
+  if (fault_ != 0 || violation_ || gone()) {
+    gets_.add_dropped();
+    return true;
+  }
+  if (bytes > 0) {
+    if (!gets_.has_room() || !outbox_->add_get(memory.key, offset, bytes)) return false;
+  }
+  gets_.add(static_cast<std::byte*>(destination), bytes);
+  outbox_->send();
+  return true;
+}
+
+// As many at a time as a peer may have under way; others wait for room.
+Status SocketConnection::answer_gets() {
+  std::uint64_t waiting = outbox_->answers_from(0);
+  for (const auto& asked = gets_.asked(); !asked.empty() && waiting < Gets::most; ++waiting) {
+    const std::uint64_t number = asked.begin();
+    const Frame& get = asked[number];
+    UNISONO_ASSIGN(const std::byte* source,
+                   exposed_.place(Access::get, get.value, get.offset, get.pieces));
+    outbox_->add_answer(number, source, static_cast<std::size_t>(get.pieces), get.value);
+    gets_.answered();
+  }
+  return {};
+}
+
 Result<RemoteMemory> SocketConnection::expose(void* memory, std::size_t bytes) {
   const std::lock_guard lock(mutex_);
   UNISONO_TRY(state());
+  UNISONO_TRY(check_host_memory("socket", self_, peer_, memory, bytes));
   if (!exposed_.has_keys()) exposed_.start_keys_at_random();
   return exposed_.add(memory, bytes);
 }
 
-// All that is received is received under the mutex, so that nothing lands once this has it, but for
-// the rest of a payload that has begun.
+// All that is received and sent is so under the mutex, so that nothing lands or is read once this
+// has it, but for the rest of a payload that has begun and answers that wait.
 void SocketConnection::withdraw(const RemoteMemory& memory) {
   const std::lock_guard lock(mutex_);
   exposed_.remove(memory.key);
-  if (memory.key == 0 || !inbox_ || violation_ || !inbox_->receives_into(memory.key)) return;
-  (void)violated(std::make_unique<Error>(
-      peer_error(peer_, "rank ", peer_, " was putting into memory that rank ", self_,
-                 " withdrew; withdraw it when all puts have arrived")));
+  if (memory.key == 0 || !inbox_ || violation_ || fault_ != 0) return;
+  if (inbox_->receives_into(memory.key))
+    (void)violated(std::make_unique<Error>(withdrawn_under_way(Access::put, self_, peer_)));
+  else if (outbox_->answers_from(memory.key) > 0)
+    (void)violated(std::make_unique<Error>(withdrawn_under_way(Access::get, self_, peer_)));
 }
 
 Status SocketConnection::state() const {
@@ -196,14 +243,22 @@ Status SocketConnection::progress() {
   hub_->poller().poll();
   const std::lock_guard lock(mutex_);
   if (outbox_) {
-    if (!violation_ && receives_)
-      if (auto received = inbox_->receive(); !received.ok()) {
+    if (!violation_ && receives_) {
+      auto received = inbox_->receive();
+      if (received.ok() && fault_ == 0 && !gets_.asked().empty()) received = answer_gets();
+      if (!received.ok()) {
         // What this end has given up, its peer may still put into.
         receives_ = fault_ == 0;
         if (receives_) return violated(received.take_error());
       }
+    }
     outbox_->send();
-    if (inbox_->over() && outbox_->completed() != outbox_->started()) outbox_->drop();
+    if (std::ranges::any_of(streams_, [](const auto& stream) { return stream->is_unreadable(); }))
+      return violated(std::make_unique<Error>(
+          misuse("memory of this rank that is sent to rank ", peer_,
+                 " was unmapped; keep it until a put is complete, and withdraw what is exposed "
+                 "before it is freed")));
+    if (inbox_->over() && !outbox_->is_idle()) outbox_->drop();
   }
   return state();
 }
@@ -250,6 +305,7 @@ void SocketConnection::abort(Fault fault) {
   if (fault_ != 0) return;
   fault_ = pack(fault);
   exposed_.clear();
+  gets_.clear();
   if (inbox_ && inbox_->receives_into(0)) receives_ = false;
   if (outbox_) tell_fault();
 }
@@ -262,8 +318,8 @@ void SocketConnection::tell_fault() {
 
 std::size_t SocketConnection::memory_bytes() const {
   const std::lock_guard lock(mutex_);
-  std::size_t bytes =
-      sizeof *this + sizeof *pending_ + pending_->peer_address.capacity() + exposed_.memory_bytes();
+  std::size_t bytes = sizeof *this + sizeof *pending_ + pending_->peer_address.capacity() +
+                      exposed_.memory_bytes() + gets_.memory_bytes();
   for (const auto& stream : streams_) bytes += stream->memory_bytes();
   bytes += sys::resident_bytes(region_memory_.data(), region_memory_.bytes());
   bytes += sys::resident_bytes(signals_memory_.data(), signals_memory_.bytes());

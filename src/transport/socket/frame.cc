@@ -47,38 +47,43 @@ Frame decode(std::span<const std::byte, frame_bytes> bytes) {
 }
 
 Status check(const Frame& frame, int stream, const Geometry& geometry, int peer) {
+  using Type = Frame::Type;
   const auto type = static_cast<std::uint32_t>(frame.type);
-  if (type < static_cast<std::uint32_t>(Frame::Type::put) ||
-      type > static_cast<std::uint32_t>(Frame::Type::bye))
+  if (type < static_cast<std::uint32_t>(Type::put) ||
+      type > static_cast<std::uint32_t>(Type::whole))
     return peer_error(peer, "rank ", peer, " sent a frame of unknown type ", type);
-  const bool has_bytes = frame.type == Frame::Type::put || frame.type == Frame::Type::piece;
-  const bool may_signal = frame.type == Frame::Type::put || frame.type == Frame::Type::signal;
-  if (stream != 0 && may_signal)
+  const bool is_get = frame.type == Type::get;
+  const bool has_bytes =
+      frame.type == Type::put || frame.type == Type::piece || frame.type == Type::answer;
+  const bool may_signal = frame.type == Type::put || frame.type == Type::signal;
+  if (stream != 0 && (may_signal || is_get))
     return peer_error(peer, "rank ", peer, " sent a frame of type ", type, " on stream ", stream,
                       "; it must be on stream 0");
   if (has_bytes != (frame.bytes != 0))
     return peer_error(peer, "rank ", peer, " sent ", frame.bytes, " bytes with a frame of type ",
                       type, ", which must have ", has_bytes ? "at least 1" : "0");
-  if (!has_bytes && frame.offset != 0)
+  if (is_get && frame.pieces == 0)
+    return peer_error(peer, "rank ", peer, " asked to get 0 bytes; it must be at least 1");
+  if (!has_bytes && !is_get && frame.offset != 0)
     return peer_error(peer, "rank ", peer, " sent an offset with a frame of type ", type,
                       ", which carries no data");
-  if (!may_signal && frame.pieces != 0)
+  if (!may_signal && !is_get && frame.pieces != 0)
     return peer_error(peer, "rank ", peer, " sent a count of pieces in a frame of type ", type,
                       ", which is not ordered with pieces");
-  const bool is_in_region =
-      frame.bytes <= geometry.region_bytes && frame.offset <= geometry.region_bytes - frame.bytes;
-  // Of exposed memory the bounds are looked up where the bytes are placed.
-  if (frame.memory() == 0 && !is_in_region)
+  // Of other memory the bounds are looked up where the bytes are placed.
+  if (frame.is_in_region() &&
+      (frame.bytes > geometry.region_bytes || frame.offset > geometry.region_bytes - frame.bytes))
     return peer_error(peer, "rank ", peer, " put ", frame.bytes, " bytes at offset ", frame.offset,
                       ", which exceeds the region of ", geometry.region_bytes, " bytes");
   if (frame.signal != Frame::no_signal &&
       (!may_signal || frame.signal >= static_cast<std::uint32_t>(geometry.signals)))
     return peer_error(peer, "rank ", peer, " set signal ", frame.signal, " in a frame of type ",
                       type, "; there are ", geometry.signals, " signals");
-  if (frame.type == Frame::Type::signal && frame.signal == Frame::no_signal)
+  if (frame.type == Type::signal && frame.signal == Frame::no_signal)
     return peer_error(peer, "rank ", peer, " sent a signal frame that names no signal");
-  const bool may_have_value = frame.type == Frame::Type::fault || frame.type == Frame::Type::piece;
-  if (frame.signal == Frame::no_signal && !may_have_value && frame.value != 0)
+  const bool needs_signal_for_value =
+      may_signal || frame.type == Type::bye || frame.type == Type::whole;
+  if (frame.signal == Frame::no_signal && needs_signal_for_value && frame.value != 0)
     return peer_error(peer, "rank ", peer, " sent the signal value ", frame.value,
                       " in a frame that names no signal");
   return {};

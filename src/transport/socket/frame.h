@@ -1,6 +1,6 @@
-// What travels on a stream once it has joined its connection: frames of a head and, for puts and
-// pieces, bytes. Where the stream is sealed, a tag of 16 bytes follows the head, and another one
-// the bytes; heads stay readable.
+// What travels on a stream once it has joined its connection: frames of a head and, for puts,
+// pieces and answers, bytes. Where the stream is sealed, a tag of 16 bytes follows the head, and
+// another one the bytes; heads stay readable.
 #pragma once
 
 #include <unisono/result.h>
@@ -18,14 +18,17 @@ namespace unisono::transport::socket {
 // put, is one frame on stream 0. Others are cut into pieces; the g-th piece of a connection travels
 // on stream g mod streams, and a signal, on stream 0, says how many pieces were cut before it. Who
 // has received so many holds back no signal: stream s must have brought (pieces + streams - 1 - s)
-// / streams of them.
+// / streams of them. A get is a frame on stream 0; the n-th one is answered by pieces that name n.
 struct Frame {
   enum class Type : std::uint32_t {
     put = 1,  // bytes follow; then the signal, if there is one
     piece,    // bytes follow
     signal,
-    fault,  // value: packed; this connection is given up
-    bye,    // this end leaves; nothing follows on this stream. One on each
+    fault,   // value: packed; this connection is given up
+    bye,     // this end leaves; nothing follows on this stream. One on each
+    get,     // asks for `pieces` bytes at `offset` of the exposed memory `value`
+    answer,  // as a piece; bytes of get number `value`, at `offset` of what it asked for
+    whole,   // the answer before it on this stream is: none of its bytes was replaced by zeros
   };
   static constexpr std::uint32_t no_signal = 0xffffffff;
 
@@ -36,8 +39,9 @@ struct Frame {
   std::uint64_t value = 0;   // of the signal; of a piece, the key of exposed memory, or 0
   std::uint64_t pieces = 0;  // cut before this put or signal
 
-  // The key of the exposed memory that its bytes go to; 0: they go to the region.
+  // The key of the exposed memory that its bytes go to; 0: they go elsewhere.
   std::uint64_t memory() const { return type == Type::piece ? value : 0; }
+  bool is_in_region() const { return type == Type::put || (type == Type::piece && value == 0); }
 };
 
 // Type and signal, 4 bytes each, and four numbers of 8 bytes, little-endian.

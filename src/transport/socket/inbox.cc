@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -68,9 +69,11 @@ Result<std::optional<Frame>> FrameReader::next_head() {
   return std::optional<Frame>(frame);
 }
 
-Result<std::byte*> FrameReader::place_of(const Frame& frame) const {
-  if (frame.memory() != 0) return exposed_.place(frame.memory(), frame.offset, frame.bytes);
-  return region_ + frame.offset;
+Result<std::byte*> FrameReader::place_of(const Frame& frame) {
+  if (frame.memory() != 0)
+    return exposed_.place(Access::put, frame.memory(), frame.offset, frame.bytes);
+  if (frame.type == Frame::Type::answer) return gets_.place(frame);
+  return frame.is_in_region() ? region_ + frame.offset : nullptr;
 }
 
 Result<std::optional<Frame>> FrameReader::next() {
@@ -99,13 +102,13 @@ Result<std::optional<Frame>> FrameReader::next() {
   return std::optional<Frame>(complete);
 }
 
-Inbox::Inbox(Streams& streams, std::byte* region, const ExposedMemory& exposed,
+Inbox::Inbox(Streams& streams, std::byte* region, const ExposedMemory& exposed, Gets& gets,
              std::atomic<std::uint64_t>* signals, const Geometry& geometry, int peer, int ranks)
-    : streams_(streams), signals_(signals), peer_(peer), ranks_(ranks) {
+    : streams_(streams), gets_(gets), signals_(signals), peer_(peer), ranks_(ranks) {
   incoming_.reserve(streams.size());
   for (std::size_t i = 0; i < streams.size(); ++i)
-    incoming_.push_back(
-        {.reader = {region, exposed, geometry, static_cast<int>(i), peer, streams[i]->opener()}});
+    incoming_.push_back({.reader = {region, exposed, gets, geometry, static_cast<int>(i), peer,
+                                    streams[i]->opener()}});
 }
 
 Status Inbox::receive() {
@@ -130,6 +133,9 @@ Status Inbox::receive_from(std::size_t stream) {
     if (got.error == EFAULT && incoming.reader.memory() != 0)
       return misuse("memory that this rank exposes to rank ", peer_,
                     " was unmapped; withdraw it before it is freed");
+    if (got.error == EFAULT && incoming.reader.is_answer())
+      return misuse("memory that this rank gets into from rank ", peer_,
+                    " was unmapped; keep it until the get is complete");
     const bool orderly = incoming.said_bye && incoming.reader.between_frames();
     if (got.error != 0 || (got.ended && !orderly)) streams_[stream]->set_broken();
     if (got.error != 0 || got.ended) {
@@ -162,11 +168,23 @@ Status Inbox::accept(const Frame& frame, std::size_t stream) {
   Incoming& from = incoming_[stream];
   if (from.said_bye)
     return peer_error(peer_, "rank ", peer_, " sent data after it had closed the connection");
+  const std::optional<Frame> answer = std::exchange(from.answer, std::nullopt);
   switch (frame.type) {
+    case Frame::Type::answer:
+      from.answer = frame;
+      [[fallthrough]];
     case Frame::Type::piece:
       ++from.pieces;
       release_signals();
       return {};
+    case Frame::Type::whole:
+      if (!answer)
+        return peer_error(peer_, "rank ", peer_, " confirmed an answer on stream ", stream,
+                          ", which brought none before");
+      gets_.arrived(*answer);
+      return {};
+    case Frame::Type::get:
+      return gets_.ask(frame);
     case Frame::Type::fault:
       fault_ = unpack_fault(frame.value, ranks_);
       if (!fault_) return impossible_fault(peer_, frame.value, ranks_);
@@ -191,7 +209,8 @@ Status Inbox::accept(const Frame& frame, std::size_t stream) {
 bool Inbox::receives_into(std::uint64_t memory) const {
   return std::ranges::any_of(incoming_, [memory](const Incoming& from) {
     const std::uint64_t there = from.reader.memory();
-    return there != 0 && (memory == 0 || there == memory);
+    if (memory == 0) return there != 0 || from.reader.is_answer();
+    return there == memory;
   });
 }
 

@@ -1,5 +1,6 @@
 // The receiving half of a connection: frames that arrive on its streams, their bytes directly into
-// the region or into exposed memory, and signals that wait for the pieces before them.
+// the region, into exposed memory or to where gets want them, and signals that wait for the pieces
+// before them.
 #pragma once
 
 #include <unisono/result.h>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "transport/exposed_memory.h"
+#include "transport/socket/gets.h"
 #include "transport/socket/outbox.h"
 
 namespace unisono::transport::socket {
@@ -28,10 +30,11 @@ class FrameReader {
   };
 
   // `opener` where frames are sealed, else nullptr.
-  FrameReader(std::byte* region, const ExposedMemory& exposed, const Geometry& geometry, int stream,
-              int peer, sys::Seal* opener)
+  FrameReader(std::byte* region, const ExposedMemory& exposed, Gets& gets, const Geometry& geometry,
+              int stream, int peer, sys::Seal* opener)
       : region_(region),
         exposed_(exposed),
+        gets_(gets),
         geometry_(geometry),
         stream_(stream),
         peer_(peer),
@@ -48,6 +51,8 @@ class FrameReader {
   bool between_frames() const { return !current_ && begin_ == end_; }
   // The key of the exposed memory that a payload which is under way goes to; else 0.
   std::uint64_t memory() const { return current_ ? current_->memory() : 0; }
+  // Whether one goes to where a get wants it.
+  bool is_answer() const { return current_ && current_->type == Frame::Type::answer; }
 
  private:
   // Bytes that are read along with a head are copied to their place: few, so at most so many.
@@ -55,7 +60,7 @@ class FrameReader {
   using SealTag = std::span<const std::byte, sys::Seal::tag_bytes>;
 
   Result<std::optional<Frame>> next_head();
-  Result<std::byte*> place_of(const Frame& frame) const;
+  Result<std::byte*> place_of(const Frame& frame);
   void land(const std::byte* from, std::size_t bytes);
   Status check_seal(SealTag tag);
   std::size_t buffered() const { return end_ - begin_; }
@@ -65,6 +70,7 @@ class FrameReader {
 
   std::byte* region_;
   const ExposedMemory& exposed_;
+  Gets& gets_;
   Geometry geometry_;
   int stream_;
   int peer_;
@@ -80,13 +86,13 @@ class FrameReader {
 class Inbox {
  public:
   // `peer` of `ranks`.
-  Inbox(Streams& streams, std::byte* region, const ExposedMemory& exposed,
+  Inbox(Streams& streams, std::byte* region, const ExposedMemory& exposed, Gets& gets,
         std::atomic<std::uint64_t>* signals, const Geometry& geometry, int peer, int ranks);
 
   // Takes what has come, on streams that are ready. An error is final.
   Status receive();
 
-  // Whether bytes for this exposed memory, or for any (0), are under way.
+  // Whether bytes for this exposed memory, or for any and for gets (0), are under way.
   bool receives_into(std::uint64_t memory) const;
 
   // What the peer told last.
@@ -103,6 +109,7 @@ class Inbox {
   struct Incoming {
     FrameReader reader;
     std::uint64_t pieces = 0;
+    std::optional<Frame> answer;  // that has not been confirmed
     bool said_bye = false;
     bool ended = false;
   };
@@ -124,6 +131,7 @@ class Inbox {
   }
 
   Streams& streams_;
+  Gets& gets_;
   std::atomic<std::uint64_t>* signals_;
   int peer_;
   int ranks_;

@@ -13,16 +13,58 @@ bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset,
       ++started_;
     return true;
   }
-  if (puts_.size() == max_puts) return false;
-  puts_.push({.source = source,
+  if (puts_.size() >= max_puts) return false;
+  puts_.push({.type = Frame::Type::put,
+              .source = source,
               .bytes = bytes,
               .offset = offset,
               .memory = memory,
+              .key = 0,
               .signal = signal,
               .cut_bytes = 0,
               .frames_waiting = 0,
               .number = ++started_});
   return true;
+}
+
+bool Outbox::add_get(std::uint64_t memory, std::size_t offset, std::size_t bytes) {
+  if (puts_.size() >= max_puts) return false;
+  puts_.push({.type = Frame::Type::get,
+              .source = nullptr,
+              .bytes = bytes,
+              .offset = offset,
+              .memory = memory,
+              .key = 0,
+              .signal = {},
+              .cut_bytes = 0,
+              .frames_waiting = 0,
+              .number = started_ + 1});
+  return true;
+}
+
+void Outbox::add_answer(std::uint64_t number, const std::byte* source, std::size_t bytes,
+                        std::uint64_t key) {
+  puts_.push({.type = Frame::Type::answer,
+              .source = source,
+              .bytes = bytes,
+              .offset = 0,
+              .memory = number,
+              .key = key,
+              .signal = {},
+              .cut_bytes = 0,
+              .frames_waiting = 0,
+              .number = started_ + 1});
+}
+
+std::uint64_t Outbox::answers_from(std::uint64_t key) const {
+  std::uint64_t count = 0;
+  for (std::uint64_t i = puts_.begin(); i != puts_.end(); ++i) {
+    const Put& put = puts_[i];
+    const bool has_left = i < cut_ && put.frames_waiting == 0;
+    const bool is_meant = put.type == Frame::Type::answer && (key == 0 || put.key == key);
+    count += is_meant && !has_left ? 1 : 0;
+  }
+  return count;
 }
 
 void Outbox::add_signal(Signal signal) {
@@ -66,6 +108,14 @@ std::size_t Outbox::piece_bytes(std::size_t put_bytes) const {
 
 // False when a stream has no room for the next frame.
 bool Outbox::cut_put(Put& put, std::uint64_t index) {
+  if (put.type == Frame::Type::get) {
+    if (!stream_0_has_room()) return false;
+    ++put.frames_waiting;
+    streams_[0]->push(
+        {.type = Frame::Type::get, .offset = put.offset, .value = put.memory, .pieces = put.bytes},
+        nullptr, index);
+    return true;
+  }
   if (is_one_frame(put)) {
     if (!stream_0_has_room()) return false;
     const bool signals = put.signal.index >= 0;
@@ -85,11 +135,16 @@ bool Outbox::cut_put(Put& put, std::uint64_t index) {
     if (!stream.has_room()) return false;
     const std::size_t bytes = std::min(piece_bytes(put.bytes), put.bytes - put.cut_bytes);
     ++put.frames_waiting;
-    stream.push({.type = Frame::Type::piece,
+    const bool is_answer = put.type == Frame::Type::answer;
+    stream.push({.type = is_answer ? Frame::Type::answer : Frame::Type::piece,
                  .offset = put.offset + put.cut_bytes,
                  .bytes = bytes,
                  .value = put.memory},
                 put.source + put.cut_bytes, index);
+    if (is_answer) {
+      ++put.frames_waiting;
+      stream.push({.type = Frame::Type::whole}, nullptr, index);
+    }
     ++pieces_;
     put.cut_bytes += bytes;
   }

@@ -1,4 +1,5 @@
-// The sending half of a connection: puts that wait, cut into frames for its streams.
+// The sending half of a connection: puts, gets and answers that wait, cut into frames for its
+// streams.
 #pragma once
 
 #include <memory>
@@ -24,9 +25,19 @@ class Outbox final : public SentFrames {
   // `memory` is the key of the peer's exposed memory; 0: its region.
   bool add(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal,
            std::uint64_t memory = 0);
+  // Asks for bytes of the peer's exposed memory. False as for add().
+  bool add_get(std::uint64_t memory, std::size_t offset, std::size_t bytes);
+  // The answer to the peer's get of that number, whose bytes are this end's exposed memory of
+  // `key`.
+  void add_answer(std::uint64_t number, const std::byte* source, std::size_t bytes,
+                  std::uint64_t key);
+  // How many of these read their source, which is this exposed memory or any (0).
+  std::uint64_t answers_from(std::uint64_t key) const;
+  bool is_idle() const { return puts_.empty() && completed() == started_; }
   // Sends as far as the kernel takes it.
   void send();
-  // All puts count as complete, and none of their bytes are read any more. Signals still go.
+  // All puts count as complete, and none of their bytes are read any more, nor those of answers.
+  // Signals still go.
   void drop();
   void add_dropped() { ++started_; }
 
@@ -37,16 +48,19 @@ class Outbox final : public SentFrames {
   std::uint64_t completed() const;
 
  private:
-  // Puts that wait or are partly sent. A put is `cut` when all its frames have been pushed.
+  // Puts that wait or are partly sent. A put is `cut` when all its frames have been pushed. Gets
+  // and answers wait among them, in the same order.
   struct Put {
-    const std::byte* source;
+    Frame::Type type;         // put, get or answer
+    const std::byte* source;  // nullptr for a get
     std::size_t bytes;
     std::size_t offset;
-    std::uint64_t memory;
+    std::uint64_t memory;  // of an answer, the get's number
+    std::uint64_t key;     // of an answer, of the exposed memory that it reads
     Signal signal;
     std::size_t cut_bytes;
     int frames_waiting;
-    std::uint64_t number;
+    std::uint64_t number;  // of a put; else of the next one
   };
   static constexpr std::uint64_t max_puts = 256;
   // Where there are several streams, a put up to this size is one frame, on the first of them:
@@ -73,7 +87,8 @@ class Outbox final : public SentFrames {
   void cut();
   bool cut_put(Put& put, std::uint64_t index);
   bool is_one_frame(const Put& put) const {
-    return put.memory == 0 && (streams_.size() == 1 || put.bytes <= one_frame_bytes);
+    return put.type == Frame::Type::put && put.memory == 0 &&
+           (streams_.size() == 1 || put.bytes <= one_frame_bytes);
   }
   std::size_t piece_bytes(std::size_t put_bytes) const;
   void cut_signals();

@@ -3,6 +3,7 @@
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/log.h"
 #include "base/try.h"
@@ -91,13 +92,14 @@ void Stream::advance(std::size_t bytes, SentFrames& listener) {
 
 void Stream::send(SentFrames& listener) {
   std::size_t total = 0;
-  while (!nothing_waits() && !broken_ && total < max_bytes_per_send) {
+  while (!nothing_waits() && !broken_ && !is_unreadable_ && total < max_bytes_per_send) {
     if (!readiness_.writable.exchange(false, std::memory_order_relaxed)) return;
     std::array<iovec, max_parts> parts;
     const std::size_t count = gather(parts);
     if (broken_) break;
     const sys::Transferred sent = sys::send_some(socket_, {parts.data(), count});
-    if (sent.error != 0) broken_ = true;
+    is_unreadable_ = sent.error == EFAULT;
+    if (sent.error != 0 && !is_unreadable_) broken_ = true;
     if (sent.would_block || broken_) break;
     readiness_.writable.store(true, std::memory_order_relaxed);
     total += sent.bytes;
@@ -109,12 +111,15 @@ void Stream::send(SentFrames& listener) {
 }
 
 void Stream::drop_payloads() {
+  is_unreadable_ = false;
   const std::uint64_t first_not_begun =
       sealer_ ? sealer_->drop_payloads(waiting_) : waiting_.begin() + (sent_of_front_ > 0 ? 1 : 0);
   std::uint64_t kept = waiting_.begin();
   for (std::uint64_t number = waiting_.begin(); number != waiting_.end(); ++number) {
     WaitingFrame& frame = waiting_[number];
-    if (frame.payload_bytes > 0 && number >= first_not_begun) continue;
+    const bool is_of_payload =
+        frame.payload_bytes > 0 || decode(frame.head).type == Frame::Type::whole;
+    if (is_of_payload && number >= first_not_begun) continue;
     frame.payload = nullptr;
     if (kept != number) waiting_[kept] = frame;
     ++kept;

@@ -45,8 +45,11 @@ class Stream {
   // Sends what waits, as far as the kernel takes it. A broken stream drops it: frames count as
   // sent.
   void send(SentFrames& listener);
+  // Whether a payload's memory has gone: nothing is sent until it is dropped.
+  bool is_unreadable() const { return is_unreadable_; }
   // From now on nothing is read from payloads. Frames with payload that have not begun to leave are
-  // dropped; the rest of one that has is sent as zeros, and sealed as what is sent.
+  // dropped, and so is what confirms them; the rest of one that has is sent as zeros, and sealed as
+  // what is sent.
   void drop_payloads();
 
   const sys::Socket& socket() const { return socket_; }
@@ -69,6 +72,7 @@ class Stream {
   Poller& poller_;
   Readiness readiness_;
   bool broken_ = false;
+  bool is_unreadable_ = false;
   Ring<WaitingFrame> waiting_;
   std::size_t sent_of_front_ = 0;  // bytes of the first waiting frame that have left, unsealed
   std::unique_ptr<Sealer> sealer_;

@@ -33,6 +33,7 @@ class Rank:
 
     calls: list[Entry] = field(default_factory=list)
     failure: tuple[str, int] | None = ("timeout", 1)
+    message: str = "it failed"
     leaves_dump: bool = True
 
 
@@ -64,7 +65,7 @@ def document(rank: int, ranks: list[Rank]) -> dict[str, Any]:
             "kind": kind,
             "rank": at_fault,
             "time_ns": 10**9,
-            "message": "it failed",
+            "message": ranks[rank].message,
         }
     return found
 
@@ -103,6 +104,13 @@ def test_a_group_that_the_program_aborted(tmp_path: Path) -> None:
     ranks[1].calls.pop()
     found = examine(tmp_path, ranks)
     assert (found.verdict, found.ranks) == ("aborted", ["rank 1"])
+
+
+def test_both_ends_of_a_connection_that_the_ranks_found_broken(tmp_path: Path) -> None:
+    said = "the connection between rank 2 and rank 1 is broken, though both answer: no answer"
+    ranks = [Rank([*STUCK], ("peer", 1), said) for _ in range(4)]
+    found = examine(tmp_path, ranks)
+    assert (found.verdict, found.ranks) == ("network", ["rank 1", "rank 2"])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -68,6 +69,30 @@ def test_nobody_is_blamed_for_a_job_that_moves(tmp_path: Path, fault: str, forma
         found = examine(tmp_path / str(seed), seed, fault, format_)
         assert not found.verdict.blames, f"seed {seed}: {found.paragraph}"
         assert not found.ranks
+
+
+def test_a_slow_first_call_does_not_hide_that_a_job_stands(tmp_path: Path) -> None:
+    jobs = (simulate(seed, "outside", flat=True) for seed in seeds(100))
+    long = (job for job in jobs if min(map(len, job.calls)) >= 16)
+    for job in itertools.islice(long, 3):
+        for calls in job.calls:
+            calls[0].created -= 60
+        last = max(made.created for calls in job.calls for made in calls)
+        # Before the timeout, and far from twenty times the longest call.
+        job.taken = last + 3
+        found = diagnose(read_files(write(job, tmp_path / str(job.seed), "gloo")))
+        assert found.verdict == "stuck outside communication", f"{job.seed}: {found.paragraph}"
+        assert found.ranks == [f"rank {job.victim}"]
+
+
+def test_the_time_of_a_copied_record_is_its_own(tmp_path: Path) -> None:
+    for seed in seeds(3):
+        paths = write(simulate(seed, "running"), tmp_path / str(seed), "unisono")
+        for path in paths:
+            later_ns = path.stat().st_mtime_ns + 1000 * 10**9
+            os.utime(path, ns=(later_ns, later_ns))
+        found = diagnose(read_files(paths))
+        assert not found.verdict.blames, f"seed {seed}: {found.paragraph}"
 
 
 @pytest.mark.parametrize("fault", ["size", "type", "kind", "outside"])

@@ -28,6 +28,15 @@ def message(sequence: int, messages: int = 1, **changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def connection(peer: int = 1, **changes: Any) -> dict[str, Any]:
+    """What a rank has sent to a peer."""
+    return {
+        "direction": "send", "peer": peer, "channel": 0, "transport": "socket",
+        "protocol": "simple", "posts": 10, "bytes": 10**6, "busy_ns": 10**6, "idle_ns": 3 * 10**6,
+        "most_in_flight_bytes": 4000, "mean_in_flight_bytes": 1000, **changes,
+    }  # fmt: skip
+
+
 def record(
     collectives: list[dict[str, Any]], messages: list[dict[str, Any]] | None = None, **changes: Any
 ) -> dict[str, Any]:

@@ -8,12 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from python.metrics.records import collective, message, record
+from python.metrics.records import collective, connection, message, record
 from typer.testing import CliRunner
 from unisono.cli.app import app
 from unisono.errors import MisuseError
 from unisono.launcher import launch
-from unisono.profile import Calls, breakdown, connections, lateness, slow_ranks, windows
+from unisono.profile import (
+    Calls,
+    breakdown,
+    imbalances,
+    lateness,
+    peer_messages,
+    slow_connections,
+    slow_ranks,
+    windows,
+)
 
 MS = 10**6
 
@@ -129,17 +138,61 @@ def test_a_rank_whose_slowness_costs_little_is_not_named() -> None:
     assert slow_ranks(windows(Calls(records))) == []
 
 
-def test_connections_know_their_idle_time_and_what_was_in_flight() -> None:
+def test_messages_know_their_idle_time_and_what_was_in_flight() -> None:
     def sent(at: int, start_ms: int, end_ms: int) -> dict[str, Any]:
         return message(at, started_ns=10**9 + start_ms * MS, ended_ns=10**9 + end_ms * MS)
 
     records = [rank_of(0, 2, [], messages=[sent(0, 0, 10), sent(1, 5, 15), sent(2, 35, 40),
                                            message(3, state="scheduled")])]  # fmt: skip
-    [one] = connections(Calls(records))
+    [one] = peer_messages(Calls(records))
     assert (one.rank, one.peer, one.is_send, one.posts, one.bytes) == (0, 1, True, 3, 300)
     assert (one.busy, one.idle) == (pytest.approx(0.020), pytest.approx(0.020))
     assert one.most_in_flight == 200
     assert one.bandwidth == pytest.approx(15000)
+
+
+def test_connections_are_those_that_the_ranks_have_counted() -> None:
+    # Rank 1 of the group is rank 7 of the job; a record without them is of an older release.
+    records = [rank_of(0, 2, [], connections=[connection(), connection(direction="receive")]),
+               rank_of(1, 2, [])]  # fmt: skip
+    records[0]["world_ranks"] = records[1]["world_ranks"] = [3, 7]
+    sent, got = Calls(records).connections
+    assert (sent.rank, sent.peer, sent.transport, sent.is_send) == (3, 7, "socket", True)
+    assert (sent.posts, sent.bytes, sent.most_in_flight, sent.mean_in_flight) == (
+        10, 10**6, 4000, 1000,
+    )  # fmt: skip
+    assert (sent.busy, sent.idle) == (pytest.approx(0.001), pytest.approx(0.003))
+    assert sent.share_idle == pytest.approx(0.75)
+    assert sent.bandwidth == pytest.approx(1e9)
+    assert not got.is_send
+
+
+def test_a_slow_connection_is_named_and_an_uneven_rank() -> None:
+    def busy(rank: int, peer: int) -> int:
+        return 9 * MS if (rank, peer) == (2, 0) else MS
+
+    records = [
+        rank_of(rank, 3, [], connections=[connection(peer, busy_ns=busy(rank, peer))
+                                          for peer in range(3) if peer != rank])
+        for rank in range(3)
+    ]  # fmt: skip
+    found = Calls(records).connections
+    [slow] = slow_connections(found)
+    assert (slow.rank, slow.peer) == (2, 0)
+    first, *others = imbalances(found)
+    assert (first.rank, first.connections, first.busiest) == (2, 2, 0)
+    assert (first.busy, first.bytes) == (pytest.approx(9 / 5), pytest.approx(1))
+    assert [one.busy for one in others] == [pytest.approx(1)] * 2
+
+
+def test_a_connection_that_is_hardly_used_is_not_slow_nor_one_of_two() -> None:
+    short = connection(0, bytes=10, busy_ns=1000)
+    records = [rank_of(rank, 3, [], connections=[connection(1 - min(rank, 1))])
+               for rank in range(2)] + [rank_of(2, 3, [], connections=[short])]  # fmt: skip
+    assert slow_connections(Calls(records).connections) == []
+    slow = connection(0, busy_ns=99 * MS)
+    two = [rank_of(0, 2, [], connections=[connection()]), rank_of(1, 2, [], connections=[slow])]
+    assert slow_connections(Calls(two).connections) == []
 
 
 def test_what_cannot_be_profiled_is_counted_by_reason() -> None:
@@ -201,7 +254,7 @@ def test_the_slow_rank_of_a_real_job(tmp_path: Path) -> None:
     assert parts[16384]["connected"] > 0  # the first call made the connections
     assert parts[4 << 20]["reduced"] > 0
     assert "reduced" in done.stdout
-    to, back = found["connections"]
+    to, back = found["messages"]
     assert (to["rank"], to["peer"], to["posts"], to["bytes"]) == (0, 1, 4, 32000)
     assert (back["rank"], back["peer"], back["is_send"]) == (1, 0, False)
     text = page.read_text()
@@ -209,3 +262,43 @@ def test_the_slow_rank_of_a_real_job(tmp_path: Path) -> None:
     for bar in ("16 KiB connected", "4 MiB reduced", "4 MiB moved"):
         assert f"all_reduce {bar}" in text, bar
     assert CliRunner().invoke(app, ["profile"]).exception.args[0].startswith("name files")
+
+
+SLOW_LINK = """
+    import os
+    if os.environ["UNISONO_RANK"] == "2":
+        os.environ["UNISONO_DELAY"] = "30ms"
+    import numpy as np, unisono
+    comm = unisono.init(transport="socket")
+    part = np.ones(1 << 18, np.float32)
+    for _ in range(4):
+        comm.gather(part, root=0)
+    open(f"{FOLDER!r}/{comm.rank}.json", "w").write(comm.dump_record())
+"""
+
+
+def test_the_slow_link_of_a_real_job(tmp_path: Path) -> None:
+    records = tmp_path / "records"
+    records.mkdir()
+    script = tmp_path / "ranks.py"
+    script.write_text(textwrap.dedent(SLOW_LINK).replace("{FOLDER!r}", str(records)))
+    assert launch([str(script)], 4, timeout=60).ok
+    page, out = tmp_path / "profile.html", tmp_path / "out.json"
+    done = CliRunner().invoke(
+        app, ["profile", str(records), "--json", str(out), "--html", str(page)]
+    )
+    assert done.exit_code == 0, done.output
+    found = json.loads(out.read_text())
+    sent = {(one["rank"], one["peer"]): one for one in found["connections"] if one["is_send"]}
+    for rank in (1, 2, 3):
+        assert sent[rank, 0]["bytes"] == 4 << 20
+        assert sent[rank, 0]["transport"] == "socket"
+    # What rank 2 sends is in flight for 30 ms; the others wait for it, in the next calls.
+    slow = max(sent.values(), key=lambda one: one["busy"])
+    assert (slow["rank"], slow["peer"]) == (2, 0)
+    assert slow["busy"] > 4 * 0.030
+    assert min(sent[1, 0]["busy"], sent[3, 0]["busy"]) < slow["busy"] / 2
+    assert (2, 0) in {(one["rank"], one["peer"]) for one in found["slow_connections"]}
+    assert "Slow: rank 2 to 0, socket" in done.stdout
+    assert "Connections, and what was in flight" in done.stdout
+    assert "rank 2 to 0, socket, channel 0 busy" in page.read_text()

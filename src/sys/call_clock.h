@@ -6,18 +6,18 @@
 #include "base/fast_clock.h"
 #include "sys/world.h"
 
-namespace unisono::comm {
+namespace unisono::sys {
 
 // For one thread at a time.
 class CallClock {
  public:
-  explicit CallClock(const sys::World& world) : simulated_(world.is_real() ? nullptr : &world) {}
+  explicit CallClock(const World& world) : simulated_(world.is_real() ? nullptr : &world) {}
 
   std::int64_t now_ns() { return simulated_ == nullptr ? counter_.now_ns() : simulated_->now_ns(); }
 
  private:
-  const sys::World* simulated_;
+  const World* simulated_;
   FastClock counter_;
 };
 
-}  // namespace unisono::comm
+}  // namespace unisono::sys
