@@ -254,8 +254,10 @@ __device__ __forceinline__ void run_ll(const LlLaunch& launch) {
   const std::uint64_t of_block = hops * launch.block_bytes;
   block.part = block.call % ll_slots * of_block * ll_max_blocks + blockIdx.x * of_block;
   if (kind != LlKind::two_shot && launch.signals != 0) {
-    keep_stamp_count(launch.stamp, stamp_begin(launch.stamp));
+    // Loaded while the senders poll.
+    const std::uint64_t count = stamp_begin(launch.stamp);
     if (!block.greet()) return;
+    keep_stamp_count(launch.stamp, count);
     block.send(outgoing);
   } else {
     block.send(outgoing);
