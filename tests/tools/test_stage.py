@@ -12,6 +12,13 @@ import stage
 from stage import Lane, Log, Outcome, Suite, gtest_outcome, junit_outcome
 
 
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the parts' logs."""
+    monkeypatch.setattr(stage, "BUILD", tmp_path)
+    return tmp_path
+
+
 def gtest_report(folder: Path, *cases: dict[str, object]) -> None:
     """Writes a report as GoogleTest does."""
     suites = [{"testsuite": [{"classname": "Plan", **case} for case in cases]}]
@@ -58,18 +65,52 @@ def test_junit_cases_are_counted_by_their_result(tmp_path: Path) -> None:
     ids=["all passed", "one failed", "nothing ran"],
 )
 def test_the_exit_status_tells_the_truth(
-    outcome: Outcome, status: int, capsys: pytest.CaptureFixture[str]
+    outcome: Outcome, status: int, logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suite = Suite()
-    suite.stage("c++", outcome, None, 1.0)
+    suite.run("c++", lambda _: outcome)
     assert suite.close() == status
     last = capsys.readouterr().out.splitlines()[-1]
     assert f"{outcome.passed} passed, {outcome.failed} failed" in last
 
 
-def test_what_was_left_out_is_listed_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("failures", "second", "status"),
+    [
+        (1, Outcome(passed=8), 0),
+        (1, Outcome(passed=7, failed=1, failures=["Plan.breaks0"]), 1),
+        (stage.MOST_UNSTABLE + 1, Outcome(passed=8), 1),
+    ],
+    ids=["passes alone", "fails alone", "many fail"],
+)
+def test_few_failures_are_run_again_alone(
+    failures: int,
+    second: Outcome,
+    status: int,
+    logs: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    names = [f"Plan.breaks{each}" for each in range(failures)]
     suite = Suite()
-    suite.stage("c++", Outcome(passed=1), None, 1.0)
+    suite.run(
+        "c++",
+        lambda _: Outcome(passed=3, failed=failures, failures=list(names)),
+        again=lambda _: second,
+    )
+    suite.run("python", lambda _: Outcome(passed=2))
+    assert suite.close() == status
+    lines = capsys.readouterr().out.splitlines()
+    unstable = f"UNSTABLE {names[0]}: failed beside other work, passed alone"
+    assert (unstable in lines) == (status == 0)
+    left = 0 if status == 0 else failures
+    assert lines[-1].startswith(f"==== 5 passed, {left} failed")
+
+
+def test_what_was_left_out_is_listed_with_its_reason(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suite = Suite()
+    suite.run("c++", lambda _: Outcome(passed=1))
     suite.skip("fuzz", "clang is missing")
     assert suite.close() == 0
     lines = capsys.readouterr().out.splitlines()
@@ -77,10 +118,7 @@ def test_what_was_left_out_is_listed_with_its_reason(capsys: pytest.CaptureFixtu
     assert "1 passed, 0 failed, 1 skipped" in lines[-1]
 
 
-def test_a_command_that_takes_too_long_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stage, "BUILD", tmp_path)
+def test_a_command_that_takes_too_long_is_ended(logs: Path) -> None:
     log = Log("some/part")
     assert not log.run(["sleep", "60"], timeout_seconds=0.1)
     assert "did not end within 0.1 s" in log.path.read_text()
@@ -108,11 +146,7 @@ def test_lanes_run_beside_each_other_and_in_order() -> None:
     assert [name for name in done if name.startswith("b")] == ["b1", "b2"]
 
 
-def test_a_part_that_breaks_fails_the_suite(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stage, "BUILD", tmp_path)
-
+def test_a_part_that_breaks_fails_the_suite(logs: Path) -> None:
     def breaks(log: Log) -> Outcome:
         raise RuntimeError(f"no {log.path.name} today")
 

@@ -72,13 +72,15 @@ def build_instrumented(
     return build_tests(log, sanitizer, definitions, targets)
 
 
-def run_tests(log: Log, name: str, label: str) -> Outcome:
-    """Runs the C++ tests of build/<name>."""
+def run_tests(log: Log, name: str, label: str, again: bool = False) -> Outcome:
+    """Runs the C++ tests of build/<name>, or again the programs that failed in its last run."""
     folder = BUILD / name
     results = folder / "results"
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir()
-    ctest = [BIN / "ctest", "--test-dir", folder, "-j", JOBS]
+    ctest = [BIN / "ctest", "--test-dir", folder, "-j", "1" if again else JOBS]
+    if again:
+        ctest.append("--rerun-failed")
     ran = log.run(
         [*ctest, "--output-on-failure", "--no-tests=error"],
         environment={**SANITIZER_ENVIRONMENT, "GTEST_OUTPUT": f"json:{results}/"},

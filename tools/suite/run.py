@@ -20,9 +20,9 @@ from stage import BIN, BUILD, ROOT, Lane, Log, Outcome, Suite, pytest
 SANITIZERS = ("thread", "address")
 
 
-def python_tests(log: Log, quick: bool) -> Outcome:
+def python_tests(log: Log, quick: bool, again: bool = False) -> Outcome:
     """Every pytest of the tree."""
-    return pytest(log, "pytest", *(["-m", "not slow"] if quick else []))
+    return pytest(log, "pytest", *(["-m", "not slow"] if quick else []), again=again)
 
 
 def fault_injections(log: Log, injections: int) -> Outcome:
@@ -86,10 +86,15 @@ def run(suite: Suite, arguments: argparse.Namespace) -> None:
     def build(name: str, part: Callable[[Log], Outcome]) -> None:
         builds[name] = builders.add(partial(suite.run, f"{name}, build", part, background=True))
 
-    def run_built(name: str, part: Callable[[Log], Outcome], after: str | None = None) -> None:
+    def run_built(
+        name: str,
+        part: Callable[[Log], Outcome],
+        after: str | None = None,
+        again: Callable[[Log], Outcome] | None = None,
+    ) -> None:
         def after_build() -> Outcome:
             built = builds[after or name].result()
-            return built if built.failed else suite.run(name, part)
+            return built if built.failed else suite.run(name, part, again=again)
 
         runners.add(after_build)
 
@@ -103,7 +108,8 @@ def run(suite: Suite, arguments: argparse.Namespace) -> None:
     gtest = cpp.has_gtest()
     if gtest:
         build("c++", lambda log: cpp.build_tests(log, "test", []))
-        run_built("c++", lambda log: cpp.run_tests(log, "test", label=""))
+        part = partial(cpp.run_tests, name="test", label="")
+        run_built("c++", part, again=partial(part, again=True))
     else:
         suite.skip("c++", "GoogleTest is missing: libgtest-dev")
 
@@ -137,7 +143,8 @@ def run(suite: Suite, arguments: argparse.Namespace) -> None:
         tidy = partial(lint.clang_tidy, fix=False)
         builders.add(partial(suite.run, "clang-tidy", tidy, background=True))
     # Behind the C++ tests: it installs what was built for them.
-    runners.add(partial(suite.run, "python", lambda log: python_tests(log, arguments.quick)))
+    pytests = partial(python_tests, quick=arguments.quick)
+    runners.add(partial(suite.run, "python", pytests, again=partial(pytests, again=True)))
     if arguments.pytorch:
         runners.add(partial(torch_backend.run, suite))
     else:
@@ -145,7 +152,7 @@ def run(suite: Suite, arguments: argparse.Namespace) -> None:
     if gtest and arguments.sanitizers:
         for sanitizer in SANITIZERS:
             part = partial(cpp.run_tests, name=sanitizer, label=f"[{sanitizer}] ")
-            run_built(f"c++ {sanitizer} sanitizer", part)
+            run_built(f"c++ {sanitizer} sanitizer", part, again=partial(part, again=True))
     if fuzzed:
         fuzz = partial(cpp.fuzz, seconds=arguments.fuzz)
         run_built("fuzz", fuzz, after="c++ address sanitizer")

@@ -22,6 +22,8 @@ BIN = ROOT / ".venv" / "bin"
 # Lines of a failed part's log that go to the screen: its last ones, and as many about failures.
 SHOWN_LINES = 80
 LINES_OF_A_FAILURE = 12
+# A part in which more tests failed is not run again: that is no matter of load.
+MOST_UNSTABLE = 3
 _FAILURE = re.compile(r": Failure$|^E  |(ERROR|WARNING): \w+Sanitizer|runtime error:")
 
 # Compilers and analysers take what the tests, which run at the same time, leave of the processors.
@@ -129,40 +131,56 @@ class Log:
 
 
 class Suite:
-    """Prints a line for each part as it ends, and a closing line for all."""
+    """Prints a line for each part as it ends, and a closing line for all.
+
+    Some tests wait for real time, and compilers run beside them. Where a part has few failures,
+    they are run again alone once all parts have ended: those that then pass do not fail the suite,
+    but are listed as unstable.
+    """
 
     def __init__(self) -> None:
         self.total = Outcome()
+        self.again: list[tuple[str, Callable[[Log], Outcome], Outcome]] = []
+        self.unstable: list[str] = []
         self.started = time.monotonic()
         self.cpu_seconds = 0.0
         self.lock = threading.Lock()
 
-    def run(self, name: str, part: Callable[[Log], Outcome], background: bool = False) -> Outcome:
-        """Runs a part and adds it."""
+    def run(
+        self,
+        name: str,
+        part: Callable[[Log], Outcome],
+        background: bool = False,
+        again: Callable[[Log], Outcome] | None = None,
+    ) -> Outcome:
+        """Runs a part and adds it; `again` runs only what failed in it."""
+        outcome = self.ended(name, part, background)
+        with self.lock:
+            self.total.add(outcome)
+            if again is not None and 0 < outcome.failed <= MOST_UNSTABLE:
+                self.again.append((name, again, outcome))
+        return outcome
+
+    def ended(self, name: str, part: Callable[[Log], Outcome], background: bool = False) -> Outcome:
+        """Runs a part to its end and prints its line."""
         started = time.monotonic()
         log = Log(name, background)
         try:
             outcome = part(log)
         except Exception as error:  # whatever it is, the other lane goes on and the suite fails
             outcome = Outcome(failed=1, failures=[f"{name}: {error}"])
-        self.stage(name, outcome, log, time.monotonic() - started)
-        return outcome
-
-    def stage(self, name: str, outcome: Outcome, log: Log | None, seconds: float) -> None:
-        """Adds a part that has ended."""
+        seconds = time.monotonic() - started
+        counts = f"{outcome.passed} passed"
+        if outcome.failed:
+            counts += f", {outcome.failed} failed"
+        cpu = f" ({log.cpu_seconds:.0f} s of processor)" if log.cpu_seconds else ""
+        verdict = "FAILED" if outcome.failed else "ok"
         with self.lock:
-            self.total.add(outcome)
-            verdict = "FAILED" if outcome.failed else "ok"
-            counts = f"{outcome.passed} passed"
-            if outcome.failed:
-                counts += f", {outcome.failed} failed"
-            cpu = ""
-            if log is not None and log.cpu_seconds:
-                self.cpu_seconds += log.cpu_seconds
-                cpu = f" ({log.cpu_seconds:.0f} s of processor)"
+            self.cpu_seconds += log.cpu_seconds
             print(f"{name:<28} {verdict:<7} {counts} in {seconds:.0f} s{cpu}", flush=True)
-            if outcome.failed and log is not None:
+            if outcome.failed:
                 log.show_failures()
+        return outcome
 
     def skip(self, name: str, reason: str) -> None:
         """Notes a part that does not run, to be listed at the end."""
@@ -170,14 +188,29 @@ class Suite:
             self.total.skipped.append(f"{name}: {reason}")
             print(f"{name:<28} skipped ({reason})", flush=True)
 
+    def run_again(self) -> None:
+        """Runs what failed once more, when nothing else runs."""
+        for name, again, failed in self.again:
+            if self.ended(f"{name}, again", again).failed:
+                continue
+            self.total.failed -= failed.failed
+            for failure in failed.failures:
+                self.total.failures.remove(failure)
+            self.unstable += failed.failures
+
     def close(self) -> int:
         """Prints what failed, what was skipped, and the sum; the exit status."""
+        self.run_again()
+        for unstable in self.unstable:
+            print(f"UNSTABLE {unstable}: failed beside other work, passed alone")
         for failure in self.total.failures:
             print(f"FAILED {failure}")
         for skipped in self.total.skipped:
             print(f"SKIPPED {skipped}")
         seconds = time.monotonic() - self.started
         parts = [f"{self.total.passed} passed", f"{self.total.failed} failed"]
+        if self.unstable:
+            parts.append(f"{len(self.unstable)} unstable")
         if self.total.skipped:
             parts.append(f"{len(self.total.skipped)} skipped")
         cpu = f" ({self.cpu_seconds:.0f} s of processor)" if self.cpu_seconds else ""
@@ -230,12 +263,19 @@ def junit_outcome(path: Path) -> Outcome:
 
 
 def pytest(
-    log: Log, name: str, *arguments: str, environment: dict[str, str] | None = None
+    log: Log,
+    name: str,
+    *arguments: str,
+    environment: dict[str, str] | None = None,
+    again: bool = False,
 ) -> Outcome:
-    """Runs pytest; its report is build/logs/<name>.xml."""
+    """Runs pytest, or again what failed in its last run; its report is build/logs/<name>.xml."""
     report = BUILD / "logs" / f"{name}.xml"
     report.unlink(missing_ok=True)
     command = [BIN / "python", "-m", "pytest", "-q", f"--junit-xml={report}", *arguments]
+    command += ["-o", f"cache_dir={BUILD / 'logs' / f'{name}_cache'}"]
+    if again:
+        command += ["--last-failed", "--last-failed-no-failures=none"]
     ran = log.run([*command], environment)
     outcome = junit_outcome(report) if report.exists() else Outcome()
     if not ran and not outcome.failed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from functools import partial
 
 from stage import BIN, BUILD, ROOT, Log, Outcome, Suite, pytest
 
@@ -31,13 +32,13 @@ def install(log: Log) -> bool:
     return True
 
 
-def tests(log: Log) -> Outcome:
+def tests(log: Log, again: bool) -> Outcome:
     """The quick tests; the backend is compiled before them, where no deadline counts that."""
     outcome = Outcome()
     imported = log.run([BIN / "python", "-c", "import unisono.torch"], WITH_PYTORCH)
     if outcome.check("import unisono.torch", imported):
         quick = ("-m", "not slow", "tests/pytorch")
-        outcome.add(pytest(log, "pytorch", *quick, environment=WITH_PYTORCH))
+        outcome.add(pytest(log, "pytorch", *quick, environment=WITH_PYTORCH, again=again))
     return outcome
 
 
@@ -45,6 +46,6 @@ def run(suite: Suite) -> Outcome:
     """Adds the part to a suite. A machine without a network skips it, and says so."""
     log = Log("pytorch, installation")
     if install(log):
-        return suite.run("pytorch", tests)
+        return suite.run("pytorch", partial(tests, again=False), again=partial(tests, again=True))
     suite.skip("pytorch", f"PyTorch could not be installed: {log.path.relative_to(ROOT)}")
     return Outcome()
