@@ -62,7 +62,7 @@ class BareLoop {
  public:
   explicit BareLoop(const std::array<int, 2>& pipes)
       : endpoint_(must(ofi::Endpoint::open(host, provider))),
-        memory_(must(endpoint_->share(reinterpret_cast<std::byte*>(&landed_), bytes, 77))) {
+        memory_(must(endpoint_->share(reinterpret_cast<std::byte*>(&landed_), bytes))) {
     std::string mine = endpoint_->name();
     mine.append(reinterpret_cast<const char*>(&memory_.key), 8);
     mine.append(reinterpret_cast<const char*>(&memory_.address), 8);

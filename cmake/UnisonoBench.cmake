@@ -1,10 +1,16 @@
-# Every bench/<name>_bench.cc becomes the program <name>_bench, built on request only.
+# Every bench/<name>_bench.cc becomes the program <name>_bench, built on request only: one by its
+# name, all by `benches`.
 
 file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*_bench.cc")
+if(NOT UNISONO_LIBFABRIC_INCLUDE)
+  list(FILTER bench_sources EXCLUDE REGEX "/ofi_bench\\.cc$")
+endif()
+add_custom_target(benches)
 foreach(source IN LISTS bench_sources)
   get_filename_component(name "${source}" NAME_WE)
   add_executable(${name} EXCLUDE_FROM_ALL "${source}")
   target_link_libraries(${name} PRIVATE ${UNISONO_LAYERS})
+  add_dependencies(benches ${name})
 endforeach()
 
 # A driver that does nothing, by the name that drivers have, for gpu_call_bench.

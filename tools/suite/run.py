@@ -107,7 +107,8 @@ def run(suite: Suite, arguments: argparse.Namespace) -> None:
 
     gtest = cpp.has_gtest()
     if gtest:
-        build("c++", lambda log: cpp.build_tests(log, "test", []))
+        # The benches, too: nothing else of the suite compiles them.
+        build("c++", lambda log: cpp.build_tests(log, "test", [], targets=("all", "benches")))
         part = partial(cpp.run_tests, name="test", label="")
         run_built("c++", part, again=partial(part, again=True))
     else:
