@@ -148,8 +148,9 @@ std::optional<std::string> check(const Operation& operation, int call,
   const Expected expected(operation, call, members, me);
   for (std::int64_t i = 0; i < shape.output * operation.count; ++i)
     store(operation.type, right, i, expected[i]);
+  if (right.empty() || std::memcmp(buffers.output.data(), right.data(), right.size()) == 0)
+    return std::nullopt;
   const auto [found, wanted] = std::ranges::mismatch(buffers.output, right);
-  if (found == buffers.output.end()) return std::nullopt;
   const auto index = static_cast<std::size_t>(found - buffers.output.begin());
   return str("the result of rank ", members[static_cast<std::size_t>(me)],
              " is wrong: ", describe(operation), ", element ", index / size_bytes(operation.type),
