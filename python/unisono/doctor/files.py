@@ -37,6 +37,7 @@ _PICKLE = re.compile(rb"\x80[\x00-\x05]")
 _LENGTH = struct.Struct("<Q")
 # A list of ranks that is sent once.
 _LONG = 64
+_PIPE_BYTES = 1 << 16
 _CRASHED = "it crashed the process that read it: it is damaged, or made to do so"
 
 _Outcome = tuple[list[Part], str]
@@ -247,7 +248,7 @@ def _read_all(paths: Sequence[Path]) -> list[_Outcome]:
         while selector.get_map():
             for key, _ in selector.select():
                 reader = key.data
-                received = os.read(reader.pipe, 1 << 20)
+                received = os.read(reader.pipe, _PIPE_BYTES)
                 reader.received += received
                 reader.take(found)
                 if received:
