@@ -63,7 +63,7 @@ def calls_of(
     """The calls of all entries, in the order that they were made.
 
     Args:
-        found: The record's entries; of calls made at one time, those of earlier ones come first.
+        found: The record's entries; calls that were made at one time keep this order.
         columns: Numbers the names of kinds and types.
         ahead: What is added to a time to make it one of the wall clock.
         ranks: Of the group; 0 if not known.
