@@ -1,6 +1,6 @@
 """How long `unisono doctor` takes for dumps of large jobs, and how much memory.
 
-    python bench/doctor_speed.py FORMAT RANKS [--entries 2000] [--folder FOLDER]
+    python bench/doctor_speed.py FORMAT RANKS [--entries 2000] [--folder FOLDER | --keep FOLDER]
 
 Writes dumps of RANKS ranks in groups of eight and of all, each with so many calls, the last of
 which one rank has not made; times the command on them, checks its verdict, and prints one line.
@@ -10,6 +10,7 @@ FORMAT is `record` (Unisono's, packed as in its files), `words` (the same, not p
 
 import argparse
 import base64
+import contextlib
 import json
 import pickle
 import resource
@@ -131,12 +132,18 @@ def main() -> None:
     parser.add_argument("format", choices=list(WRITERS))
     parser.add_argument("ranks", type=int)
     parser.add_argument("--entries", type=int, default=2000)
-    parser.add_argument("--folder", type=Path, help="a file system with room; else the default")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--folder", type=Path, help="a file system with room; else the default")
+    where.add_argument("--keep", type=Path, help="keeps the dumps here, and uses those of before")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=chosen.folder) as place:
-        folder = Path(place)
-        for rank in range(chosen.ranks):
-            WRITERS[chosen.format](folder, rank, chosen.ranks, chosen.entries)
+    with contextlib.ExitStack() as stack:
+        folder = chosen.keep or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(dir=chosen.folder))
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        if not any(folder.iterdir()):
+            for rank in range(chosen.ranks):
+                WRITERS[chosen.format](folder, rank, chosen.ranks, chosen.entries)
         size = sum(path.stat().st_size for path in folder.iterdir())
         begun = time.monotonic()
         run = subprocess.run(
@@ -153,7 +160,7 @@ def main() -> None:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     memory, busy = used.ru_maxrss / 2**20, used.ru_utime + used.ru_stime
     print(f"{chosen.format:<15} {chosen.ranks:>5} ranks x {chosen.entries} calls, "
-          f"{size / 2**20:>6.0f} MiB: {seconds:6.1f} s, {busy:6.1f} s of processors, "
+          f"{size / 2**20:>6.0f} MiB: {seconds:6.2f} s, {busy:6.2f} s of processors, "
           f"{memory:4.1f} GiB")  # fmt: skip
 
 

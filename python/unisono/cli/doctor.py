@@ -17,10 +17,6 @@ from unisono.cli.output import (
     write_file,
 )
 from unisono.doctor import Diagnosis, diagnose, read_files
-from unisono.doctor.flight_writer import write_flight_recorder
-from unisono.doctor.perfetto import perfetto
-from unisono.doctor.unisono_record import read_records
-from unisono.report.hang import render_hang
 
 _MOST_LINES = 20
 
@@ -56,13 +52,24 @@ def doctor(
     commDump, in any mixture. The exit status is 1 where something is wrong.
     """
     found = diagnose(read_files(files))
+    # What a verdict alone does not need is imported where it is asked for.
+    if timeline is not None or flight_recorder is not None:
+        from unisono.doctor.unisono_record import read_records
+
+        records = read_records(files)
     if timeline is not None:
-        write_file(timeline, json_module.dumps(perfetto(read_records(files))))
+        from unisono.doctor.perfetto import perfetto
+
+        write_file(timeline, json_module.dumps(perfetto(records)))
     if flight_recorder is not None:
-        write_flight_recorder(read_records(files), flight_recorder)
+        from unisono.doctor.flight_writer import write_flight_recorder
+
+        write_flight_recorder(records, flight_recorder)
     if not put_json(json, found.document()):
         _show(found)
     if html is not None:
+        from unisono.report.hang import render_hang
+
         write_file(html, render_hang(found))
     if found.verdict.blames:
         raise typer.Exit(1)

@@ -213,9 +213,8 @@ def _not_begun(waits: Waits, node: Node) -> Cause | None:
     waiting = [one for one, state in states.items() if state is State.scheduled]
     running = [one for one, state in states.items() if state is State.started]
     idle = [one for one in waiting if waits.open[one][0][0] == node.rows[one]]
-    calls = waits.job.calls
-    seen = {int(one) for one in np.unique(calls["process"][calls["started"] > 0])}
-    idle = [one for one in idle if one in seen]
+    started = waits.job.calls["started"]
+    idle = [one for one in idle if (started[waits.all_rows(one)] > 0).any()]
     if not idle or not running or node.absent or node.unknown or len(idle) >= len(running):
         return None
     label = ranks_text([waits.job.label(one) for one in idle])

@@ -87,9 +87,11 @@ def _nothing(job: Job, waits: Waits) -> Diagnosis:
         text = "The files hold no calls, so that nothing can be said of the job."
         return Diagnosis(Verdict.undecided, 0.0, text,
                          would_help=["Dumps that record calls."])  # fmt: skip
+    lasts: dict[int, int] = {}
+    for (_, group), slot in waits.last.items():
+        lasts[group] = max(slot, lasts.get(group, -1))
     for group in range(len(job.groups)):
-        last = max((slot for (_, of), slot in waits.last.items() if of == group), default=-1)
-        cause = differed_before(waits, group, last + 1)
+        cause = differed_before(waits, group, lasts.get(group, -1) + 1)
         if cause is not None:
             text = f"Every call in these dumps has ended. {cause.evidence[0]} {cause.evidence[1]}"
             return Diagnosis(

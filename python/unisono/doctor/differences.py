@@ -4,8 +4,6 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from unisono.doctor.diagnosis import Cause, Verdict
 from unisono.doctor.job import ranks_text
 from unisono.doctor.match import SHIFT
@@ -71,11 +69,12 @@ def other_call(waits: Waits, node: Node) -> Cause | None:
 def differed_before(waits: Waits, group: int, slot: int) -> Cause | None:
     """A call before this one of the group that ended although ranks meant different ones."""
     calls, rows = waits.job.calls, waits.earlier(group, slot, _EARLIER_CALLS)
-    for number in np.unique(waits.slots[rows]):
-        same = rows[waits.slots[rows] == number]
-        if all(len(np.unique(calls[name][same])) < 2 for name, _ in _SHARED):
+    slots = waits.slots[rows]
+    for number in sorted(set(slots.tolist())):
+        same = rows[slots == number]
+        if all((calls[name][same] == calls[name][same[0]]).all() for name, _ in _SHARED):
             continue
-        earlier = Node(group, int(number),
+        earlier = Node(group, number,
                        {int(calls["process"][row]): int(row) for row in same})  # fmt: skip
         cause = other_call(waits, earlier)
         if cause is not None:

@@ -6,6 +6,7 @@ exhausts its reader costs that file, and the sentence about it says so.
 
 import faulthandler
 import gc
+import io
 import os
 import pickle
 import re
@@ -14,13 +15,13 @@ import selectors
 import struct
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from unisono.doctor import flight_recorder, nccl_ras, nccl_x, unisono_record
 from unisono.doctor.job import Job
-from unisono.doctor.parts import Claim, DumpError, Part
+from unisono.doctor.parts import DumpError, Part
 from unisono.doctor.plain_pickle import load
 from unisono.errors import MisuseError
 
@@ -34,6 +35,9 @@ _SPARE_BYTES = 1 << 30
 _PICKLE = re.compile(rb"\x80[\x00-\x05]")
 
 _LENGTH = struct.Struct("<Q")
+# A list of ranks that is sent once.
+_LONG = 64
+_PIPE_BYTES = 1 << 16
 _CRASHED = "it crashed the process that read it: it is damaged, or made to do so"
 
 _Outcome = tuple[list[Part], str]
@@ -55,7 +59,9 @@ def parse(contents: bytes, file: str) -> list[Part]:
             raise DumpError("it is a pickle, but not a dump of Flight Recorder")
         return _read(flight_recorder.read_flight_recorder, document, file)
     if start[:1] == b"{":
-        document = nccl_ras.load_json(contents)
+        document = unisono_record.load_record(contents)
+        if document is None:
+            document = nccl_ras.load_json(contents)
         for is_such, read in (
             (unisono_record.is_record, unisono_record.read_record),
             (nccl_ras.is_ras_json, nccl_ras.read_ras_json),
@@ -142,6 +148,49 @@ def _bound_memory(file_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
+class _Pickler(pickle.Pickler):
+    """Pickles outcomes; a long list of ranks is in the first one alone that has it.
+
+    Each of 8,192 ranks names all of them as members: these lists would take two gigabytes.
+    """
+
+    def __init__(self) -> None:
+        self._out = io.BytesIO()
+        super().__init__(self._out, pickle.HIGHEST_PROTOCOL)
+        self._places: dict[tuple[int, ...], int] = {}
+
+    def persistent_id(self, value: Any) -> Any:
+        if type(value) is not tuple or len(value) < _LONG:
+            return None
+        place = self._places.get(value)
+        if place is None:
+            place = self._places[value] = len(self._places)
+            return place, list(value)
+        return place
+
+    def dumps(self, outcome: _Outcome) -> memoryview:
+        """The bytes of an outcome, until the next one."""
+        self._out.seek(0)
+        self._out.truncate()
+        self.clear_memo()
+        self.dump(outcome)
+        return self._out.getbuffer()
+
+
+class _Unpickler(pickle.Unpickler):
+    """Unpickles what a `_Pickler` has sent; `ranks` are its long lists so far."""
+
+    def __init__(self, contents: bytes, ranks: list[tuple[int, ...]]) -> None:
+        super().__init__(io.BytesIO(contents))
+        self._ranks = ranks
+
+    def persistent_load(self, sent: int | tuple[int, list[int]]) -> tuple[int, ...]:
+        if isinstance(sent, int):
+            return self._ranks[sent]
+        self._ranks.append(tuple(sent[1]))
+        return self._ranks[-1]
+
+
 @dataclass
 class _Reader:
     """A process that reads some of the files, in order, and what it has sent so far."""
@@ -150,6 +199,19 @@ class _Reader:
     pipe: int
     left: list[int]
     received: bytearray = field(default_factory=bytearray)
+    ranks: list[tuple[int, ...]] = field(default_factory=list)
+
+    def take(self, found: list[_Outcome]) -> None:
+        """Takes the outcomes that have arrived whole."""
+        while len(self.received) >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(self.received)
+            end = _LENGTH.size + length
+            if len(self.received) < end:
+                return
+            with memoryview(self.received) as received:
+                outcome = bytes(received[_LENGTH.size : end])
+            del self.received[:end]
+            found[self.left.pop(0)] = _Unpickler(outcome, self.ranks).load()
 
 
 def _start(paths: Sequence[Path], mine: list[int]) -> _Reader:
@@ -163,10 +225,13 @@ def _start(paths: Sequence[Path], mine: list[int]) -> _Reader:
         os.close(pipe)
         gc.disable()  # plain data has no cycles but a hostile file's, and the process ends soon
         faulthandler.disable()  # a crash is reported in a sentence
-        for place in mine:
-            outcome = pickle.dumps(_read_one(paths[place]))
-            with os.fdopen(os.dup(sends), "wb") as out:
-                out.write(_LENGTH.pack(len(outcome)) + outcome)
+        pickler = _Pickler()
+        with os.fdopen(sends, "wb") as out:
+            for place in mine:
+                with pickler.dumps(_read_one(paths[place])) as outcome:
+                    out.write(_LENGTH.pack(len(outcome)))
+                    out.write(outcome)
+                out.flush()
         status = 0
     finally:
         # Nothing of the parent is run or flushed a second time.
@@ -176,7 +241,6 @@ def _start(paths: Sequence[Path], mine: list[int]) -> _Reader:
 def _read_all(paths: Sequence[Path]) -> list[_Outcome]:
     found: list[_Outcome] = [([], "")] * len(paths)
     workers = max(1, min(os.cpu_count() or 1, len(paths)))
-    shared: dict[Claim, Claim] = {}
     with selectors.DefaultSelector() as selector:
         for first in range(min(workers, len(paths))):
             reader = _start(paths, list(range(first, len(paths), workers)))
@@ -184,9 +248,9 @@ def _read_all(paths: Sequence[Path]) -> list[_Outcome]:
         while selector.get_map():
             for key, _ in selector.select():
                 reader = key.data
-                received = os.read(reader.pipe, 1 << 20)
+                received = os.read(reader.pipe, _PIPE_BYTES)
                 reader.received += received
-                _take(reader, found, shared)
+                reader.take(found)
                 if received:
                     continue
                 selector.unregister(reader.pipe)
@@ -199,27 +263,3 @@ def _read_all(paths: Sequence[Path]) -> list[_Outcome]:
                     reader = _start(paths, reader.left)
                     selector.register(reader.pipe, selectors.EVENT_READ, reader)
     return found
-
-
-def _take(reader: _Reader, found: list[_Outcome], shared: dict[Claim, Claim]) -> None:
-    """The outcomes that have arrived whole; they have equal claims in common.
-
-    Each of 8,192 ranks names all of them as members: these lists would take two gigabytes.
-    """
-    while len(reader.received) >= _LENGTH.size:
-        (length,) = _LENGTH.unpack_from(reader.received)
-        end = _LENGTH.size + length
-        if len(reader.received) < end:
-            return
-        parts, wrong = pickle.loads(reader.received[_LENGTH.size : end])
-        del reader.received[:end]
-        for part in parts:
-            part.claims = [_shared(one, shared) for one in part.claims]
-        found[reader.left.pop(0)] = parts, wrong
-
-
-def _shared(claim: Claim, shared: dict[Claim, Claim]) -> Claim:
-    """The claim, whose group is that of an earlier one where they are equal."""
-    group = replace(claim, place=-1)
-    group = shared.setdefault(group, group)
-    return replace(group, place=claim.place)

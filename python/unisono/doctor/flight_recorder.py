@@ -4,13 +4,17 @@ A dump does not say whose it is: its file's name ends in the rank, as PyTorch na
 have states; Gloo's stay `scheduled` and become `retired`, and its groups list no ranks.
 """
 
+import hashlib
 import re
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from unisono.doctor.parts import (
     COLUMNS,
+    ENDED,
     MAX_RANKS,
     Claim,
     DumpError,
@@ -18,12 +22,15 @@ from unisono.doctor.parts import (
     Part,
     State,
     integer,
+    integers,
     members_of,
     text,
 )
 
 __all__ = ["is_flight_recorder", "read_flight_recorder"]
 
+Array = np.ndarray[Any, Any]
+_T = TypeVar("_T")
 FORMAT = "flight-recorder"
 _RANK = re.compile(r"(\d{1,7})(?:\.[A-Za-z]+)*$")
 _MESSAGE = re.compile(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})$")
@@ -35,9 +42,11 @@ _BYTES = {
 _STATES = {"scheduled": State.scheduled, "started": State.started, "completed": State.ended}
 # Inputs and outputs of these may differ from rank to rank.
 _UNEVEN = ("alltoall", "all_to_all", "gather", "scatter", "_reduce_oop", "coalesced")
-_NUMBERS = (
-    "time_created_ns", "time_discovered_started_ns", "time_discovered_completed_ns", "timeout_ms",
-)  # fmt: skip
+_NUMBERS = {
+    "created": "time_created_ns", "started": "time_discovered_started_ns",
+    "ended": "time_discovered_completed_ns", "timeout_ms": "timeout_ms",
+}  # fmt: skip
+_DAMAGE = (AttributeError, IndexError, KeyError, TypeError)
 _SHOWN_FRAMES = 3
 _MOST_KINDS = int(np.iinfo(np.int16).max)
 # NCCL runs batched messages and collectives as one: after them stands an entry for all.
@@ -69,20 +78,16 @@ def read_flight_recorder(document: dict[str, Any], file: str) -> list[Part]:
     if not version.startswith("2."):
         raise DumpError(f"it is version '{version}' of Flight Recorder's dump; 2.x is known")
     claims = _claims(document, rank)
-    rows = _Rows(claims)
     for i, entry in enumerate(entries):
         if not isinstance(entry, dict):
             raise DumpError(f"entry {i} is a {type(entry).__name__}; a dictionary is needed")
-        try:
-            rows.add(i, entry)
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise DumpError(f"entry {i} is damaged ({type(error).__name__}: {error})") from None
-    hints = rows.stack(entries)
+    rows = _Rows(claims, entries)
+    hints = _stack(entries)
     world = max((claim.size for claim in rows.claims), default=0)
     enqueued = _enqueued(document, rows.claims)
     return [
         Part(
-            file, FORMAT, version, ("world", rank), rows.claims, rows.arrays(), list(rows.kinds),
+            file, FORMAT, version, ("world", rank), rows.claims, rows.columns, list(rows.kinds),
             list(rows.types), hints, world, True, last_enqueued=enqueued,
             has_hidden_call=rows.is_gloo and rows.lacks(enqueued),
         )
@@ -99,16 +104,14 @@ def _claims(document: dict[str, Any], rank: int) -> list[Claim]:
         if not isinstance(one, dict):
             raise DumpError(f"{where} is a {type(one).__name__}; a dictionary is needed")
         ranks = one.get("ranks", "")
-        if isinstance(ranks, str):
-            ranks = [int(part) for part in re.findall(r"-?\d{1,12}", ranks)]
-        if not isinstance(ranks, list | tuple):
+        if not isinstance(ranks, str | list | tuple):
             raise DumpError(f"{where}: 'ranks' is a {type(ranks).__name__}; a list is needed")
-        members = members_of(ranks, where)
+        members = _members(ranks, where) if isinstance(ranks, str) else members_of(ranks, where)
         name = text(one, "name", where, str(key) if isinstance(key, str | int) else "")
         if rank not in members:
             continue
         place = members.index(rank)
-        ident = f"{FORMAT}\0{name}\0{members}"
+        ident = f"{FORMAT}\0{name}\0{_digest(members)}"
         shown = text(one, "desc", where, "")
         if shown in ("", "undefined", name):
             shown = name
@@ -118,14 +121,16 @@ def _claims(document: dict[str, Any], rank: int) -> list[Claim]:
     return claims
 
 
-def _count(entry: dict[str, Any], name: str, where: str) -> int:
-    value = entry.get(name)
-    if value is None:
-        return 0
-    # Most of a dump's numbers pass here.
-    if type(value) is int and 0 <= value < 1 << 62:
-        return value
-    return integer(entry, name, where, 0, default=0)
+@lru_cache(maxsize=64)
+def _members(ranks: str, where: str) -> tuple[int, ...]:
+    """The ranks of a group, which all dumps of its ranks list."""
+    return members_of((int(part) for part in re.findall(r"-?\d{1,12}", ranks)), where)
+
+
+@lru_cache(maxsize=64)
+def _digest(members: tuple[int, ...]) -> str:
+    """A short text in place of many ranks."""
+    return hashlib.sha256(str(members).encode()).hexdigest()
 
 
 def _enqueued(document: dict[str, Any], claims: list[Claim]) -> dict[int, int]:
@@ -141,103 +146,171 @@ def _enqueued(document: dict[str, Any], claims: list[Claim]) -> dict[int, int]:
     return found
 
 
-class _Rows:
-    """Columns of the entries, filled in one pass."""
+class _Name(NamedTuple):
+    """What the name of a call says: `profiling_name`, and whether it is a message."""
 
-    def __init__(self, claims: list[Claim]) -> None:
+    library: str
+    kind: str
+    code: int
+    peer: int
+    sizes: str  # the member that has the call's size; empty where ranks may differ in it
+
+
+class _Rows:
+    """Columns of the entries.
+
+    Attributes:
+        claims: Those of the dump, and of groups that it does not describe.
+    """
+
+    def __init__(self, claims: list[Claim], entries: list[dict[str, Any]]) -> None:
         self.claims = claims
         self.kinds: dict[str, int] = {}
         self.types: dict[str, int] = {}
-        self._groups = {claim.ident.split("\0")[1]: i for i, claim in enumerate(claims)}
-        self._rows: list[tuple[int, ...]] = []
+        self.columns: dict[str, Array] = {name: np.zeros(0, of) for name, of in COLUMNS.items()}
         self.is_gloo = False
-        # By group, rows whose state only the entry of their batch will tell.
-        self._batches: dict[int, list[int]] = {}
-
-    def add(self, index: int, entry: dict[str, Any]) -> None:
-        name = entry["process_group"][0]
-        if not isinstance(name, str):
-            raise TypeError("the group's name is no text")
-        group = self._groups.get(name)
-        if group is None:
-            group = self._groups[name] = len(self.claims)
-            self.claims.append(Claim(name, f"{FORMAT}\0{name}"))
-        profiled = entry["profiling_name"]
-        where = f"entry {index}"
-        if not isinstance(profiled, str):
-            raise TypeError("'profiling_name' is no text")
-        library, _, kind = profiled[:200].partition(":")
-        self.is_gloo = library == "gloo"
-        peer, number = -1, entry.get("collective_seq_id", entry.get("seq_id", -1))
-        if entry.get("is_p2p"):
-            found = _MESSAGE.search(kind)
-            if found is not None:
-                kind, peer, number = found[1], int(found[3]), -1
-        if type(number) is not int or not -1 <= number < 1 << 62:
-            raise DumpError(f"{where}: its sequence number is no number")
-        state = _STATES.get(entry.get("state", "scheduled"), State.failed)
-        completed = entry.get("time_discovered_completed_ns")
-        # Gloo says of a call no more than that it is through with it.
-        if completed is not None or (entry.get("retired") and library != "nccl"):
-            state = State.ended
-        if kind == _BATCH:
-            number = -1
-            for row in self._batches.pop(group, []):
-                self._rows[row] = (*self._rows[row][:7], int(state), *self._rows[row][8:])
-        elif state is State.scheduled:
-            self._batches.setdefault(group, []).append(len(self._rows))
-        types = entry.get("input_dtypes") or entry.get("output_dtypes") or ("",)
-        element = types[0]
-        if not isinstance(element, str):
-            raise TypeError("a type is no text")
-        element = element[:40]
-        kind_code = self.kinds.setdefault(kind, len(self.kinds))
-        if kind_code > _MOST_KINDS or len(self.types) > _MOST_KINDS:
+        if not entries:
+            return
+        groups = self._groups_of(entries)
+        names = self._names_of(entries)
+        self.is_gloo = names[-1].library == "gloo"
+        elements = _each(entries, lambda one: (
+            one.get("input_dtypes") or one.get("output_dtypes") or ("",))[0])  # fmt: skip
+        elements = [one[:40] for one in _texts(elements, "a type")]
+        types = [self.types.setdefault(one, len(self.types)) for one in elements]
+        if max(len(self.kinds), len(self.types)) > _MOST_KINDS:
             raise DumpError("it names more kinds of calls than any library has")
-        self._rows.append(
-            (
-                group, number, kind_code, self.types.setdefault(element, len(self.types)),
-                self._size(kind, element, entry), -1, peer, int(state),
-                *(_count(entry, one, where) for one in _NUMBERS),
-            )
-        )  # fmt: skip
+        numbers = _numbers_of(entries, names)
+        states = _states_of(entries, names)
+        if _BATCH in self.kinds:
+            _end_batches(groups, names, numbers, states)
+        sizes = _each(list(zip(entries, names, elements, strict=True)), _size)
+        found = {
+            "group": groups, "number": numbers, "kind": [one.code for one in names], "type": types,
+            "size": sizes, "root": -1, "peer": [one.peer for one in names], "state": states,
+        } | {name: integers(entries, of, "entry", 0, default=0)
+             for name, of in _NUMBERS.items()}  # fmt: skip
+        for name, values in found.items():
+            self.columns[name] = np.empty(len(entries), COLUMNS[name])
+            self.columns[name][:] = values
 
     def lacks(self, enqueued: dict[int, int]) -> bool:
         """Whether more was enqueued on a group than the entries hold: Gloo's lack messages."""
-        newest: dict[int, int] = {}
-        for row in self._rows:
-            newest[row[0]] = max(newest.get(row[0], -1), row[1])
-        return any(number > newest.get(group, number) for group, number in enqueued.items())
+        groups, numbers = self.columns["group"], self.columns["number"]
+        return any((mine := numbers[groups == group]).size and number > max(int(mine.max()), -1)
+                   for group, number in enqueued.items())  # fmt: skip
 
-    def _size(self, kind: str, element: str, entry: dict[str, Any]) -> int:
-        if kind.startswith(_UNEVEN):
-            return -1
-        elements = 0
-        sizes = entry.get("output_sizes" if "reduce_scatter" in kind else "input_sizes") or ()
-        for shape in sizes:
-            count = 1
-            for length in shape:
-                if type(length) is not int or not 0 <= length < 1 << 50:
-                    raise TypeError("a size is no number")
-                count *= length
-                if count >= 1 << 55:
-                    raise DumpError("an entry's tensor has more elements than memory can hold")
-            elements += count
-        return min(elements * _BYTES.get(element, 1), 1 << 62)
+    def _groups_of(self, entries: list[dict[str, Any]]) -> list[int]:
+        names = _texts(_each(entries, lambda one: one["process_group"][0]), "the group's name")
+        places = {claim.ident.split("\0")[1]: i for i, claim in enumerate(self.claims)}
+        for name in dict.fromkeys(names):
+            if name not in places:
+                places[name] = len(self.claims)
+                self.claims.append(Claim(name, f"{FORMAT}\0{name}"))
+        return [places[name] for name in names]
 
-    def stack(self, entries: list[Any]) -> list[Hint]:
-        """Where the program made its last call."""
-        if not entries or not isinstance(entries[-1].get("frames"), list):
-            return []
-        frames = []
-        for frame in entries[-1]["frames"][:_SHOWN_FRAMES]:
-            if isinstance(frame, dict):
-                place = (
-                    f"{text(frame, 'filename', 'frames', '?')}:{integer(frame, 'line', 'frames')}"
-                )
-                frames.append(f"{text(frame, 'name', 'frames', '?')} ({place})")
-        return [Hint("stack", " < ".join(frames))] if frames else []
+    def _names_of(self, entries: list[dict[str, Any]]) -> list[_Name]:
+        profiled = _texts(_each(entries, lambda one: one["profiling_name"]), "'profiling_name'")
+        said = [(name, bool(one.get("is_p2p")))
+                for name, one in zip(profiled, entries, strict=True)]  # fmt: skip
+        known = {one: self._name(*one) for one in dict.fromkeys(said)}
+        return [known[one] for one in said]
 
-    def arrays(self) -> dict[str, Any]:
-        table = np.array(self._rows, np.int64).reshape(-1, len(COLUMNS))
-        return {name: table[:, i].astype(dtype) for i, (name, dtype) in enumerate(COLUMNS.items())}
+    def _name(self, profiled: str, is_message: bool) -> _Name:
+        library, _, kind = profiled[:200].partition(":")
+        peer = -1
+        if is_message and (found := _MESSAGE.search(kind)) is not None:
+            kind, peer = found[1], int(found[3])
+        sizes = "output_sizes" if "reduce_scatter" in kind else "input_sizes"
+        return _Name(library, kind, self.kinds.setdefault(kind, len(self.kinds)), peer,
+                     "" if kind.startswith(_UNEVEN) else sizes)  # fmt: skip
+
+
+def _each(entries: Sequence[_T], value: Callable[[_T], Any]) -> list[Any]:
+    """A value of each entry.
+
+    Raises:
+        DumpError: An entry has another shape.
+    """
+    try:
+        return [value(one) for one in entries]
+    except _DAMAGE:
+        pass
+    for i, one in enumerate(entries):
+        try:
+            value(one)
+        except _DAMAGE as error:
+            raise DumpError(f"entry {i} is damaged ({type(error).__name__}: {error})") from None
+    return []
+
+
+def _texts(values: list[Any], what: str) -> list[str]:
+    if set(map(type, values)) != {str}:
+        wrong = next(i for i, one in enumerate(values) if not isinstance(one, str))
+        raise DumpError(f"entry {wrong} is damaged (TypeError: {what} is no text)")
+    return values
+
+
+def _numbers_of(entries: list[dict[str, Any]], names: list[_Name]) -> list[int]:
+    numbers = [
+        one.get("collective_seq_id", one.get("seq_id", -1)) if name.peer < 0 else -1
+        for one, name in zip(entries, names, strict=True)
+    ]
+    if set(map(type, numbers)) != {int} or min(numbers) < -1 or max(numbers) >= 1 << 62:
+        wrong = next(i for i, one in enumerate(numbers)
+                     if type(one) is not int or not -1 <= one < 1 << 62)  # fmt: skip
+        raise DumpError(f"entry {wrong}: its sequence number is no number")
+    return numbers
+
+
+def _states_of(entries: list[dict[str, Any]], names: list[_Name]) -> list[int]:
+    said = _each(entries, lambda one: _STATES.get(one.get("state", "scheduled"), State.failed))
+    # Gloo says of a call no more than that it is through with it.
+    return [
+        ENDED if one.get("time_discovered_completed_ns") is not None
+        or (name.library != "nccl" and one.get("retired")) else int(state)
+        for one, name, state in zip(entries, names, said, strict=True)
+    ]  # fmt: skip
+
+
+def _end_batches(
+    groups: list[int], names: list[_Name], numbers: list[int], states: list[int]
+) -> None:
+    """The entry of a batch tells the state of those before it."""
+    before: dict[int, list[int]] = {}
+    for row, (group, name) in enumerate(zip(groups, names, strict=True)):
+        if name.kind == _BATCH:
+            numbers[row] = -1
+            for one in before.pop(group, []):
+                states[one] = states[row]
+        elif states[row] == State.scheduled:
+            before.setdefault(group, []).append(row)
+
+
+def _size(call: tuple[dict[str, Any], _Name, str]) -> int:
+    entry, name, element = call
+    if not name.sizes:
+        return -1
+    elements = 0
+    for shape in entry.get(name.sizes) or ():
+        count = 1
+        for length in shape:
+            if type(length) is not int or not 0 <= length < 1 << 50:
+                raise TypeError("a size is no number")
+            count *= length
+            if count >= 1 << 55:
+                raise DumpError("an entry's tensor has more elements than memory can hold")
+        elements += count
+    return min(elements * _BYTES.get(element, 1), 1 << 62)
+
+
+def _stack(entries: list[dict[str, Any]]) -> list[Hint]:
+    """Where the program made its last call."""
+    if not entries or not isinstance(entries[-1].get("frames"), list):
+        return []
+    frames = []
+    for frame in entries[-1]["frames"][:_SHOWN_FRAMES]:
+        if isinstance(frame, dict):
+            place = f"{text(frame, 'filename', 'frames', '?')}:{integer(frame, 'line', 'frames')}"
+            frames.append(f"{text(frame, 'name', 'frames', '?')} ({place})")
+    return [Hint("stack", " < ".join(frames))] if frames else []

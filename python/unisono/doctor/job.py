@@ -84,6 +84,7 @@ class Job:
         problems: Files that could not be read, or are of another job: a sentence each.
         notes: What else is odd.
         calls: The columns, with `process`; in the order that each process made them.
+        rows: By process, where its calls are in the columns; in their order.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Job:
         self._largest = _largest(kept)
         self.formats = sorted({part.format for part in [*kept, *self.reports]})
         self._note_versions(kept)
+        self.rows: dict[int, range] = {}
         self.calls = self._join(kept)
         self._find_unknown(kept)
         self._find_lost()
@@ -176,7 +178,7 @@ class Job:
                                   f"{', '.join(sorted(found))}.")  # fmt: skip
 
     def _join(self, parts: Sequence[Part]) -> dict[str, Array]:
-        tables: dict[str, list[Array]] = {name: [] for name in (*COLUMNS, "process")}
+        tables: dict[int, list[dict[str, Array]]] = {}
         kinds: dict[str, int] = {}
         types: dict[str, int] = {}
         for part in parts:
@@ -204,32 +206,42 @@ class Job:
                     [types.setdefault(one, len(types)) for one in part.types], np.int16
                 ),
             }
-            for name in COLUMNS:
-                values = part.calls[name]
-                tables[name].append(maps[name][values] if name in maps else values)
-            tables["process"].append(np.full(len(part.calls["group"]), process, np.int32))
-            if self._may_empty:  # the table has them now: of 8,192 ranks, a gigabyte
+            tables.setdefault(process, []).append(
+                {name: maps[name][values] if name in maps else values
+                 for name, values in part.calls.items()}
+            )  # fmt: skip
+            if self._may_empty:  # the tables have them now: of 8,192 ranks, a gigabyte
                 part.calls = {}
         self.kinds, self.types = list(kinds), list(types)
-        calls: dict[str, Array] = {}
-        for name in list(tables):
-            columns = tables.pop(name)
-            none = np.zeros(0, COLUMNS.get(name, np.int32))
-            calls[name] = np.concatenate(columns) if columns else none
-            del columns
+        calls = self._stack(tables)
         _give_back_memory()
-        self._put_in_order(calls)
         return calls
 
-    def _put_in_order(self, calls: dict[str, Array]) -> None:
-        """Where a process left one file a group, its calls by the time at which they were made."""
-        if all(len(one.files) < 2 for one in self.processes):
-            return
-        has_several = np.array([len(one.files) > 1 for one in self.processes])
-        made = np.where(has_several[calls["process"]], calls["created"], 0)
-        order = np.lexsort((made, calls["process"]))
-        for name in calls:
-            calls[name] = calls[name][order]
+    def _stack(self, tables: dict[int, list[dict[str, Array]]]) -> dict[str, Array]:
+        """The tables of each process, one below the other.
+
+        Where a process left one file a group, its calls are ordered by when they were made.
+        """
+        has_several = {i for i, one in enumerate(self.processes) if len(one.files) > 1}
+        counts = {process: sum(len(one["group"]) for one in mine)
+                  for process, mine in tables.items()}  # fmt: skip
+        total, end = sum(counts.values()), 0
+        calls = {name: np.empty(total, kind) for name, kind in COLUMNS.items()}
+        calls["process"] = np.empty(total, np.int32)
+        for process in sorted(tables) if has_several else list(tables):
+            begin, end = end, end + counts[process]
+            self.rows[process] = range(begin, end)
+            calls["process"][begin:end] = process
+            mine = tables.pop(process)
+            joined = mine[0] if len(mine) == 1 else {
+                name: np.concatenate([one[name] for one in mine]) for name in COLUMNS
+            }  # fmt: skip
+            if process in has_several:
+                order = joined["created"].argsort(kind="stable")
+                joined = {name: values[order] for name, values in joined.items()}
+            for name, values in joined.items():
+                calls[name][begin:end] = values
+        return calls
 
     def _find_unknown(self, parts: Sequence[Part]) -> None:
         """Ranks of no known group that lack among the numbers of the dumps' files, if few do."""

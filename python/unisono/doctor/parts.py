@@ -13,11 +13,13 @@ import numpy as np
 
 __all__ = [
     "COLUMNS", "ENDED", "SILENCES", "Claim", "Columns", "DumpError", "Hint", "Key", "Part", "State",
-    "integer", "members_of", "text",
+    "integer", "integers", "members_of", "text", "texts",
 ]  # fmt: skip
 
+Array = np.ndarray[Any, Any]
 MAX_RANKS = 1 << 20
 _MOST_TEXT = 200
+_MOST_NAMES = int(np.iinfo(np.int16).max)
 
 # Who a process is: its world rank, or its place in a communicator of unknown world ranks.
 Key = tuple[str, int]
@@ -121,7 +123,7 @@ class Columns:
         """The number of an element type."""
         return _code(self.types, type)
 
-    def arrays(self) -> dict[str, np.ndarray[Any, Any]]:
+    def arrays(self) -> dict[str, Array]:
         """The columns."""
         by_column = zip(*self._rows, strict=True) if self._rows else ([] for _ in COLUMNS)
         return {
@@ -132,8 +134,8 @@ class Columns:
 
 def _code(names: dict[str, int], name: str) -> int:
     code = names.setdefault(name[:_MOST_TEXT], len(names))
-    if code > np.iinfo(np.int16).max:
-        raise DumpError(f"it names more than {np.iinfo(np.int16).max} kinds of calls")
+    if code > _MOST_NAMES:
+        raise DumpError(f"it names more than {_MOST_NAMES} kinds of calls")
     return code
 
 
@@ -158,7 +160,7 @@ class Part:
     version: str
     key: Key
     claims: list[Claim]
-    calls: dict[str, np.ndarray[Any, Any]]
+    calls: dict[str, Array]
     kinds: list[str]
     types: list[str]
     hints: list[Hint] = field(default_factory=list)
@@ -172,6 +174,24 @@ class Part:
     taken: str = ""
     has_hidden_call: bool = False
     last_enqueued: dict[int, int] = field(default_factory=dict)
+
+    # Pickled, columns are as short as they can be: a job of 8,192 ranks has a gigabyte of them.
+    def __getstate__(self) -> dict[str, Any]:
+        count = len(self.calls["group"])
+        columns = [
+            int(values[0]) if count and (values == values[0]).all() else values.tobytes()
+            for values in (self.calls[name] for name in COLUMNS)
+        ]
+        return self.__dict__ | {"calls": (count, columns)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        count, columns = state["calls"]
+        calls = {
+            name: np.frombuffer(values, kind) if isinstance(values, bytes) else
+            np.ndarray((count,), kind, np.array(values, kind), strides=(0,))
+            for (name, kind), values in zip(COLUMNS.items(), columns, strict=True)
+        }  # fmt: skip
+        self.__dict__ |= state | {"calls": calls}
 
 
 def integer(
@@ -204,6 +224,40 @@ def text(values: Any, name: str, where: str, default: str | None = None) -> str:
         kind = "missing" if value is None else f"a {type(value).__name__}"
         raise DumpError(f"{where}: '{name}' is {kind}; a text is needed")
     return str(value)[:_MOST_TEXT] if isinstance(value, str) else str(integer(values, name, where))
+
+
+def integers(
+    entries: Sequence[dict[str, Any]], name: str, where: str, least: int = -1,
+    most: int = (1 << 62), default: int = -1,
+) -> Array:  # fmt: skip
+    """A number of each entry, as `integer` reads it.
+
+    Raises:
+        DumpError: One is no whole number in the range.
+    """
+    values = [one.get(name, default) for one in entries]
+    if None in values:
+        values = [default if one is None else one for one in values]
+    if set(map(type, values)) == {int} and least <= min(values) and max(values) <= most:
+        return np.array(values, np.int64)
+    return np.array(
+        [integer(one, name, f"{where} {i}", least, most, default) for i, one in enumerate(entries)],
+        np.int64,
+    )
+
+
+def texts(
+    entries: Sequence[dict[str, Any]], name: str, where: str, default: str | None = None
+) -> list[str]:
+    """A text of each entry, as `text` reads it.
+
+    Raises:
+        DumpError: One is missing without a default, or no text.
+    """
+    values: list[Any] = [one.get(name, default) for one in entries]
+    if set(map(type, values)) == {str} and max(map(len, values)) <= _MOST_TEXT:
+        return values
+    return [text(one, name, f"{where} {i}", default) for i, one in enumerate(entries)]
 
 
 def members_of(ranks: Iterable[int], where: str) -> tuple[int, ...]:

@@ -1,9 +1,8 @@
 """Whether calls under way are stuck, or merely under way when the dump was made."""
 
-from typing import Any
-
 import numpy as np
 
+from unisono.doctor.job import Job
 from unisono.doctor.parts import State
 from unisono.doctor.waits import Waits
 
@@ -59,8 +58,7 @@ def how_stuck(waits: Waits) -> How:
     row = waits.open[process][0][0]
     timeout = 10**6 * int(calls["timeout_ms"][row])
     # What happened on any rank shortly before its dump shows that the job still moves.
-    usual, is_regular = _usual(waits.job.calls)
-    longest = _longest(waits.job.calls, usual)
+    longest, is_regular = _longest(waits.job)
     shown = (
         f"{job.label(process)}'s call had been under way for {age / 1e9:.1f} s when it was dumped"
     )
@@ -76,29 +74,24 @@ def how_stuck(waits: Waits) -> How:
     return How(age > max(_LONGEST * longest, _LEAST_NS), f"{shown}; {known}.")
 
 
-def _usual(calls: dict[str, Any]) -> tuple[Any, bool]:
-    """Which calls say how long one takes, and whether each rank has made many of these.
+def _longest(job: Job) -> tuple[float | None, bool]:
+    """The longest that a call took, or that a rank waited until its next call, in nanoseconds.
 
-    The first calls of a process do not: at most half of those that it has made.
+    None where there are too few to say. The first calls of a process do not count: at most half of
+    those that it has made. The other value is whether each rank has made many that do.
     """
-    process = calls["process"]
-    begins = np.flatnonzero(np.diff(process, prepend=-1))
-    lengths = np.diff(begins, append=len(process))
-    place = np.arange(len(process)) - np.repeat(begins, lengths)
-    first = np.minimum(lengths // 2, _WARM_UP)
-    return place >= np.repeat(first, lengths), bool(np.all(lengths - first >= _WARM_UP))
-
-
-def _longest(calls: dict[str, Any], usual: Any) -> float | None:
-    """The longest that a call took, or that a rank waited until its next call, in nanoseconds."""
-    ended = (calls["ended"] > 0) & (calls["created"] > 0) & usual
-    spans = (calls["ended"] - calls["created"])[ended]
-    same = np.diff(calls["process"]) == 0
-    made = (calls["created"][1:] > 0) & (calls["created"][:-1] > 0) & usual[:-1]
-    gaps = np.diff(calls["created"])[same & made]
-    if len(spans) + len(gaps) < _LEAST_CALLS:
-        return None
-    return float(max(spans.max(initial=0), gaps.max(initial=0)))
+    calls, count, longest, is_regular = job.calls, 0, 0, True
+    for rows in job.rows.values():
+        first = min(len(rows) // 2, _WARM_UP)
+        is_regular = is_regular and len(rows) - first >= _WARM_UP
+        created, ended = (calls[name][rows.start + first : rows.stop]
+                          for name in ("created", "ended"))  # fmt: skip
+        is_known = created > 0
+        spans = (ended - created)[is_known & (ended > 0)]
+        gaps = np.diff(created)[is_known[1:] & is_known[:-1]]
+        count += len(spans) + len(gaps)
+        longest = max(longest, int(spans.max(initial=0)), int(gaps.max(initial=0)))
+    return float(longest) if count >= _LEAST_CALLS else None, is_regular
 
 
 def _still_ns(waits: Waits) -> int:
@@ -106,10 +99,11 @@ def _still_ns(waits: Waits) -> int:
 
     0 where a dump does not say.
     """
-    calls = waits.job.calls
-    last = np.zeros(len(waits.job.processes), np.int64)
-    for times in (calls["created"], calls["ended"]):
-        np.maximum.at(last, calls["process"], times)
-    written = np.array([one.written_ns for one in waits.job.processes], np.int64)
-    still = (written - last)[last > 0]
-    return max(int(still.min()), 0) if len(still) else 0
+    job, calls = waits.job, waits.job.calls
+    still = []
+    for process, rows in job.rows.items():
+        last = max(int(calls[name][rows.start : rows.stop].max(initial=0))
+                   for name in ("created", "ended"))  # fmt: skip
+        if last > 0:
+            still.append(job.processes[process].written_ns - last)
+    return max(min(still), 0) if still else 0

@@ -1,7 +1,5 @@
 """The calls around a hang, for the page's time line."""
 
-import numpy as np
-
 from unisono.doctor.diagnosis import Bar
 from unisono.doctor.parts import ENDED
 from unisono.doctor.waits import Waits
@@ -22,10 +20,10 @@ def timeline_of(waits: Waits, stuck: int | None) -> list[Bar]:
         # Those that did not come, or came with another call, are shown whatever their number.
         wanted = [*node.absent, *sorted(node.rows)][:_MOST_RANKS]
     else:
-        wanted = [int(one) for one in np.unique(calls["process"])[:_MOST_RANKS]]
+        wanted = sorted(job.rows)[:_MOST_RANKS]
     bars = []
     for process in sorted(wanted):
-        for row in np.flatnonzero(calls["process"] == process)[-_CALLS_EACH:]:
+        for row in waits.all_rows(process)[-_CALLS_EACH:]:
             begin = int(calls["created"][row] or calls["started"][row])
             if not begin:
                 continue

@@ -6,18 +6,14 @@ A file holds one rank of one communicator. `docs/reference/record.md` says what 
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from unisono.doctor.packed import (
-    DIRECTIONS,
-    ROOTED,
-    TIMES,
-    packed_entries,
-    shown,
-    unpack,
-    with_packed,
-)
+import numpy as np
+
+from unisono.doctor.entries import DIRECTIONS, calls_of
+from unisono.doctor.packed import packed_entries, unpack
 from unisono.doctor.parts import (
     MAX_RANKS,
     Claim,
@@ -25,14 +21,14 @@ from unisono.doctor.parts import (
     DumpError,
     Hint,
     Part,
-    State,
     integer,
     members_of,
     text,
 )
+from unisono.doctor.words import Words
 from unisono.errors import MisuseError
 
-__all__ = ["is_record", "read_record", "read_records"]
+__all__ = ["is_record", "load_record", "read_record", "read_records"]
 
 FORMAT = "unisono-record"
 VERSION = 2
@@ -40,14 +36,43 @@ VERSION = 2
 FIGURES = (
     "posts", "bytes", "busy_ns", "idle_ns", "most_in_flight_bytes", "mean_in_flight_bytes",
 )  # fmt: skip
-_STATES = {
-    "scheduled": State.scheduled, "started": State.started, "ended": State.ended,
-    "failed": State.failed, "aborted": State.failed,
-}  # fmt: skip
-
-
 # What ranks agree on where each hears the other's control plane: src/comm/bootstrap/inquiry.cc.
 _BROKEN = re.compile(r"the connection between rank (\d{1,9}) and rank (\d{1,9}) is broken")
+
+_RANKS = re.compile(rb'"world_ranks"\s*:\s*(?=\[)')
+# Of a record's bytes, in which the list of its group's ranks begins.
+_HEAD_BYTES = 4096
+
+
+def load_record(contents: bytes) -> dict[str, Any] | None:
+    """The record that some JSON is, with its `world_ranks` checked; None where it may be none.
+
+    8,192 files of one group have the same 8,192 ranks, which are read once.
+
+    Raises:
+        DumpError: The ranks are wrong.
+    """
+    place = contents.find(b'"world_ranks"', 0, _HEAD_BYTES)
+    found = _RANKS.match(contents, place) if place >= 0 else None
+    if found is None or contents.count(b'"world_ranks"') > 1:
+        return None
+    begin, end = found.end(), contents.find(b"]", found.end()) + 1
+    try:
+        members = _members(contents[begin:end])
+        document = json.loads(b"".join((contents[:begin], b"null", contents[end:])))
+    except DumpError:
+        raise
+    except (ValueError, RecursionError):
+        return None
+    if not is_record(document) or document.get("world_ranks", 0) is not None:
+        return None
+    document["world_ranks"] = members
+    return dict(document)
+
+
+@lru_cache(maxsize=8)
+def _members(ranks: bytes) -> tuple[int, ...]:
+    return members_of(json.loads(ranks), "the record")
 
 
 def is_record(document: Any) -> bool:
@@ -75,28 +100,21 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
     communicator = text(document, "communicator", where)
     name = text(document, "group", where)
     epoch = integer(document, "epoch", where, 0, default=0)
-    members = members_of(_list(document, "world_ranks"), where)
+    members = document.get("world_ranks")
+    if not isinstance(members, tuple):  # else `load_record` has checked them
+        members = members_of(_list(document, "world_ranks"), where)
     world_rank = integer(document, "world_rank", where, 0, MAX_RANKS - 1)
     if members and len(members) != ranks:
         raise DumpError(f"the record has {len(members)} 'world_ranks' of {ranks} ranks")
     ahead, written_ns = _clock(document)
-    columns, hints = Columns(), []
     packed = packed_entries(document)
-    collectives = [_Entry(one, f"collective {i}", ahead, ranks)
-                   for i, one in enumerate(_list(document, "collectives"))]  # fmt: skip
-    numbers = [number for one in packed if not one.is_messages
-               for number in one.columns["sequence"].tolist()]  # fmt: skip
-    numbers += [one.number("sequence") for one in collectives]
-    if sorted(set(numbers)) != numbers:
-        raise DumpError("the sequence numbers of its collectives do not rise")
-    messages = [_Entry(one, f"message {i}", ahead, ranks)
-                for i, one in enumerate(_list(document, "messages"))]  # fmt: skip
-    for one in sorted([*collectives, *messages], key=lambda entry: entry.times[0]):
-        # What a graph holds runs when the graph does, of which the record tells nothing.
-        if one.values.get("captured") is True:
-            continue
-        one.add_to(columns)
-        hints += one.hints()
+    words = [Words(document, name, ranks) for name in ("collectives", "messages")]
+    numbers = [one.columns["sequence"] for one in packed if not one.is_messages]
+    _check_rise(np.concatenate([*numbers, words[0].sequences]))
+    columns = Columns()
+    calls = calls_of([*packed, *words], columns, ahead, ranks)
+    waiting = sorted([*words[0].hints, *words[1].hints], key=lambda one: one[0])
+    hints = [hint for _, hint in waiting]
     _check_connections(document, ranks)
     failure = document.get("failure")
     if isinstance(failure, dict):
@@ -109,7 +127,6 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
             if broken := _BROKEN.search(message):
                 ends = [int(end) for end in broken.groups()]
                 hints += [Hint("broken", kind, 0, end) for end in ends if end < ranks]
-    calls = with_packed(columns, packed, ahead, ranks)
     claim = Claim(name, f"{FORMAT} {communicator} {epoch}", ranks, rank, members)
     world_rank = members[rank] if members else world_rank
     key = ("world", world_rank) if world_rank >= 0 else (name, rank)
@@ -150,60 +167,9 @@ def read_records(paths: Iterable[Path]) -> list[dict[str, Any]]:
     return found
 
 
-class _Entry:
-    """A collective, or the messages of one call to or from one peer."""
-
-    def __init__(self, values: Any, name: str, ahead: int, ranks: int) -> None:
-        if not isinstance(values, dict):
-            raise DumpError(f"{name} is no object")
-        self.values, self.name, self.most = values, name, (ranks or MAX_RANKS) - 1
-        self.knows_places = ranks > 0
-        # Wall-clock times: those of ranks on one host agree with each other and with their files'.
-        seen = [self.number(time, default=0) for time in TIMES]
-        self.times = [one + ahead if one else 0 for one in seen]
-        state = _STATES.get(text(values, "state", name))
-        if state is None:
-            raise DumpError(f"{name}: '{text(values, 'state', name)}' is no state of a call")
-        # It waited for its turn on the host when another call failed.
-        never_began = state is State.failed and not seen[1] and values.get("path") == "host"
-        self.state = State.scheduled if never_began else state
-
-    def number(self, name: str, least: int = 0, default: int = -1) -> int:
-        return integer(self.values, name, self.name, least, default=default)
-
-    def add_to(self, columns: Columns) -> None:
-        size = self.number("bytes")
-        if "direction" in self.values:
-            direction = DIRECTIONS.get(text(self.values, "direction", self.name))
-            if direction is None:
-                raise DumpError(f"{self.name}: 'direction' is neither send nor receive")
-            # From whom a receive from any source takes its message is not known before it arrives.
-            # Nor is which process a peer is, where the group's ranks are not known.
-            peer = integer(self.values, "peer", self.name, -1, self.most)
-            peer = peer if self.knows_places else -1
-            columns.add(0, direction if peer >= 0 else "point_to_point", size=size, peer=peer,
-                        state=self.state, times=self.times)  # fmt: skip
-            return
-        kind = text(self.values, "collective", self.name)
-        root = integer(self.values, "root", self.name, 0, self.most)
-        operation = text(self.values, "operation", self.name, "")
-        columns.add(
-            0, shown(kind, operation), type=text(self.values, "type", self.name, ""),
-            number=self.number("sequence"), size=size, root=root if kind in ROOTED else -1,
-            state=self.state, times=self.times,
-        )  # fmt: skip
-
-    def hints(self) -> list[Hint]:
-        waiting = self.values.get("waiting")
-        if not isinstance(waiting, dict) or self.state is State.ended:
-            return []
-        peer = integer(waiting, "peer", self.name, -1, self.most)
-        kind = text(waiting, "kind", self.name)
-        channel, expected, got = (
-            integer(waiting, one, self.name) for one in ("channel", "expected", "got")
-        )
-        what = f"{kind} of rank {peer} on channel {channel}, {expected} expected, {got} seen"
-        return [Hint("waiting", what, 0, peer)]
+def _check_rise(numbers: np.ndarray[Any, Any]) -> None:
+    if (numbers[1:] <= numbers[:-1]).any():
+        raise DumpError("the sequence numbers of its collectives do not rise")
 
 
 def _check_connections(document: dict[str, Any], ranks: int) -> None:

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from unisono.doctor.job import Job
-from unisono.doctor.match import SHIFT, slots_of
+from unisono.doctor.match import SHIFT, Lanes
 from unisono.doctor.parts import ENDED, State
 
 __all__ = ["Node", "Waits"]
@@ -53,17 +52,14 @@ class Waits:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.slots = slots_of(job)
-        self.last: dict[tuple[int, int], int] = {}
+        self._lanes = Lanes(job)
+        self.slots, self.last = self._lanes.slots, self._lanes.last
         self.nodes: list[Node] = []
         # By process, its calls under way in the order that it made them: row and node.
         self.open: dict[int, list[tuple[int, int]]] = {}
-        self._by_group: dict[int, Array] = {}
-        by_process = np.argsort(job.calls["process"], kind="stable")
-        of = job.calls["process"][by_process]
-        starts = np.searchsorted(of, np.arange(len(job.processes) + 1))
-        self._rows = [by_process[a:b] for a, b in pairwise(starts)]
-        self._find_last()
+        for key, number in job.last_enqueued.items():
+            if number >= 0 and key[0] not in job.hidden:
+                self.last[key] = max(self.last.get(key, -1), number << SHIFT)
         self._add_collectives()
         self._add_messages()
         for index, node in enumerate(self.nodes):
@@ -71,40 +67,25 @@ class Waits:
 
     def rows(self, process: int, group: int | None = None) -> Array:
         """The collectives of a process, or those in one group, in the order that it made them."""
-        mine = self._rows[process]
-        mine = mine[self.slots[mine] >= 0]
-        return mine if group is None else mine[self.job.calls["group"][mine] == group]
+        if group is not None:
+            return self._lanes.rows(process, group)
+        mine = self.all_rows(process)
+        return mine[self.slots[mine] >= 0]
 
     def all_rows(self, process: int) -> Array:
         """The calls of a process, messages too, in the order that it made them."""
-        return self._rows[process]
+        rows = self.job.rows.get(process, range(0))
+        return np.arange(rows.start, rows.stop)
 
     def earlier(self, group: int, slot: int, most: int) -> Array:
         """The collectives of a group, at most so many numbers before a slot."""
-        if group not in self._by_group:
-            is_here = (self.job.calls["group"] == group) & (self.slots >= 0)
-            self._by_group[group] = np.flatnonzero(is_here)
-        rows = self._by_group[group]
+        rows = self._lanes.of_group(group)
         slots = self.slots[rows]
         return rows[(slots < slot) & (slots >= slot - (most << SHIFT))]
 
     def state(self, row: int) -> State:
         """The state of a call."""
         return State(int(self.job.calls["state"][row]))
-
-    def _find_last(self) -> None:
-        calls = self.job.calls
-        kept = np.flatnonzero(self.slots >= 0)
-        order = np.lexsort((self.slots[kept], calls["group"][kept], calls["process"][kept]))
-        kept = kept[order]
-        process, group = calls["process"][kept], calls["group"][kept]
-        is_last = np.ones(len(kept), bool)
-        is_last[:-1] = (np.diff(process) != 0) | (np.diff(group) != 0)
-        for row in kept[is_last]:
-            self.last[int(calls["process"][row]), int(calls["group"][row])] = int(self.slots[row])
-        for key, number in self.job.last_enqueued.items():
-            if number >= 0 and key[0] not in self.job.hidden:
-                self.last[key] = max(self.last.get(key, -1), number << SHIFT)
 
     def _add_collectives(self) -> None:
         calls = self.job.calls
@@ -119,14 +100,8 @@ class Waits:
             np.diff(calls["group"][is_open]) != 0
         )
         wanted = {(int(calls["group"][row]), int(self.slots[row])) for row in is_open[first]}
-        groups = sorted({group for group, _ in wanted})
-        mine = np.flatnonzero(np.isin(calls["group"], groups) & (self.slots >= 0))
-        mine = mine[np.argsort(calls["group"][mine], kind="stable")]
-        for part in np.split(mine, np.flatnonzero(np.diff(calls["group"][mine])) + 1):
-            if len(part):
-                self._by_group[int(calls["group"][part[0]])] = part
         for group, slot in sorted(wanted):
-            part = self._by_group[group]
+            part = self._lanes.of_group(group)
             rows = part[self.slots[part] == slot]
             node = Node(group, slot, {int(calls["process"][row]): int(row) for row in rows})
             self._find_others(node)

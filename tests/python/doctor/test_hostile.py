@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,64 @@ def test_each_hostile_file_is_a_sentence_and_harms_no_other(tmp_path: Path) -> N
         assert problem.startswith(f"{tmp_path / name}: ")
         assert wanted in problem
     assert not marker.exists()
+
+
+def test_long_lists_of_ranks_survive_a_reader_that_crashes(tmp_path: Path) -> None:
+    large, small = list(range(300)), list(range(0, 300, 2))
+    for rank in range(8):
+        (tmp_path / f"a-{rank}.json").write_bytes(record(rank, large, "large"))
+        (tmp_path / f"b-{rank}.json").write_bytes(record(rank, small, "small"))
+    (tmp_path / "a-5").write_bytes(hostile(tmp_path)["nested_3"][0])
+    job = read_files([tmp_path])
+    assert len(job.problems) == 1
+    assert "crashed the process" in job.problems[0]
+    members = {group.name: [job.label(one) for one in group.members] for group in job.groups}
+    assert members == {"large": [f"rank {one}" for one in large],
+                       "small": [f"rank {one}" for one in small]}  # fmt: skip
+
+
+def record(rank: int, world_ranks: list[int], group: str = "world") -> bytes:
+    """Unisono's record of a rank without calls."""
+    document = {
+        "format": "unisono-record", "version": 2, "communicator": group, "group": group,
+        "epoch": 0, "rank": rank, "ranks": len(world_ranks), "world_ranks": world_ranks,
+        "clock": {"monotonic_ns": 1, "wall_ns": 1}, "collectives": [], "messages": [],
+    }  # fmt: skip
+    return json.dumps(document).encode()
+
+
+RANKS = b'"world_ranks": [0, 1, 2]'
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda one: one, (0, 1, 2)),
+        (lambda one: one.replace(RANKS, b'"world_ranks" :\n[0,1 , 2 ]'), (0, 1, 2)),
+        # The last member of a name counts, also where the first one has been taken out.
+        (lambda one: one[:-1] + b', "world_ranks": [2, 1, 0]}', (2, 1, 0)),
+        (lambda one: one[:-1] + b', "world\\u005franks": [2, 1, 0]}', (2, 1, 0)),
+        (lambda one: b'{"a": {"world_ranks": [7]}, ' + one[1:], (0, 1, 2)),
+        (lambda one: b'{"\\"world_ranks": [7], ' + one[1:], (0, 1, 2)),
+        (lambda one: one.replace(RANKS, b'"world_ranks": [0, 1, [2]]'), "which is none"),
+        (lambda one: one.replace(RANKS, b'"world_ranks": [0, 1, true]'), "which is none"),
+        (lambda one: one.replace(RANKS, b'"world_ranks": [0, 1, 1]'), "one rank twice"),
+        (lambda one: one.replace(RANKS, b'"world_ranks": [0, 1, 2, 3]'), "4 'world_ranks'"),
+        (lambda one: one.replace(RANKS, b'"world_ranks": [0, 1, 2'), "no whole JSON"),
+        (lambda one: one.replace(RANKS, b'"world_ranks": null'), "no list 'world_ranks'"),
+    ],
+)
+def test_ranks_that_are_read_once_for_many_files_are_those_of_each(
+    change: Callable[[bytes], bytes], expected: tuple[int, ...] | str
+) -> None:
+    contents = record(0, [0, 1, 2])
+    parse(contents, "first")
+    if isinstance(expected, str):
+        with pytest.raises(DumpError, match=expected):
+            parse(change(contents), "other")
+    else:
+        [part] = parse(change(contents), "other")
+        assert part.claims[0].members == expected
 
 
 def test_no_dump_at_all_is_misuse(tmp_path: Path) -> None:
