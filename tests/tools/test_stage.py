@@ -100,7 +100,7 @@ def test_few_failures_are_run_again_alone(
     suite.run("python", lambda _: Outcome(passed=2))
     assert suite.close() == status
     lines = capsys.readouterr().out.splitlines()
-    unstable = f"UNSTABLE {names[0]}: failed beside other work, passed alone"
+    unstable = f"UNSTABLE {names[0]}: failed next to other work, passed alone"
     assert (unstable in lines) == (status == 0)
     left = 0 if status == 0 else failures
     assert lines[-1].startswith(f"==== 5 passed, {left} failed")

@@ -133,7 +133,7 @@ class Log:
 class Suite:
     """Prints a line for each part as it ends, and a closing line for all.
 
-    Some tests wait for real time, and compilers run beside them. Where a part has few failures,
+    Some tests wait for real time, and compilers run at the same time. Where a part has few failures,
     they are run again alone once all parts have ended: those that then pass do not fail the suite,
     but are listed as unstable.
     """
@@ -202,7 +202,7 @@ class Suite:
         """Prints what failed, what was skipped, and the sum; the exit status."""
         self.run_again()
         for unstable in self.unstable:
-            print(f"UNSTABLE {unstable}: failed beside other work, passed alone")
+            print(f"UNSTABLE {unstable}: failed next to other work, passed alone")
         for failure in self.total.failures:
             print(f"FAILED {failure}")
         for skipped in self.total.skipped:
