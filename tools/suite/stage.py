@@ -133,9 +133,9 @@ class Log:
 class Suite:
     """Prints a line for each part as it ends, and a closing line for all.
 
-    Some tests wait for real time, and compilers run at the same time. Where a part has few failures,
-    they are run again alone once all parts have ended: those that then pass do not fail the suite,
-    but are listed as unstable.
+    Some tests wait for real time while compilers run. Where a part has few failures, they are run
+    again alone once all parts have ended: those that then pass do not fail the suite, but are
+    listed as unstable.
     """
 
     def __init__(self) -> None:
