@@ -106,6 +106,19 @@ def test_few_failures_are_run_again_alone(
     assert lines[-1].startswith(f"==== 5 passed, {left} failed")
 
 
+def test_a_crash_is_not_run_again(logs: Path) -> None:
+    def part(log: Log) -> Outcome:
+        return Outcome(passed=3, failed=1, failures=["thread: fault_test"], has_crashed=True)
+
+    def again(log: Log) -> Outcome:
+        raise AssertionError("run again")
+
+    suite = Suite()
+    suite.run("c++ thread sanitizer", part, again=again)
+    assert not suite.again
+    assert suite.close() == 1
+
+
 def test_what_was_left_out_is_listed_with_its_reason(
     logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

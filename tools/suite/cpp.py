@@ -87,9 +87,10 @@ def run_tests(log: Log, name: str, label: str, again: bool = False) -> Outcome:
     )
     outcome = gtest_outcome(results, label)
     # A program that crashed, hung or leaked has no failed test in its report, if it wrote one.
-    if not ran and not outcome.failed:
-        last = last_words(log.path.read_text(errors="replace"))
-        outcome.check(f"{name}: {failed_programs(folder)}{last}", False)
+    said = log.path.read_text(errors="replace")
+    if not ran and (not outcome.failed or _FOUND.search(said)):
+        outcome.check(f"{name}: {failed_programs(folder)}{last_words(said)}", False)
+        outcome.has_crashed = True
     return outcome
 
 

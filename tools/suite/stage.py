@@ -38,6 +38,8 @@ class Outcome:
     failed: int = 0
     skipped: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    # A program crashed, hung, leaked or raced: not a matter of load, whatever a second run says.
+    has_crashed: bool = False
 
     def check(self, name: str, ok: bool) -> bool:
         """Counts one check that either holds or does not."""
@@ -133,9 +135,9 @@ class Log:
 class Suite:
     """Prints a line for each part as it ends, and a closing line for all.
 
-    Some tests wait for real time while compilers run. Where a part has few failures, they are run
-    again alone once all parts have ended: those that then pass do not fail the suite, but are
-    listed as unstable.
+    Some tests wait for real time while compilers run. Where a part has few failures and no crash,
+    they are run again alone once all parts have ended: those that then pass do not fail the suite,
+    but are listed as unstable.
     """
 
     def __init__(self) -> None:
@@ -157,7 +159,7 @@ class Suite:
         outcome = self.ended(name, part, background)
         with self.lock:
             self.total.add(outcome)
-            if again is not None and 0 < outcome.failed <= MOST_UNSTABLE:
+            if again and 0 < outcome.failed <= MOST_UNSTABLE and not outcome.has_crashed:
                 self.again.append((name, again, outcome))
         return outcome
 
