@@ -29,6 +29,9 @@ constexpr std::int64_t patience_with_left_peer_ns = 10'000'000'000;
 void Scheduler::poll_peers() {
   const std::int64_t now = now_ns();
   if (has_overdue_call(now)) {
+    // A peer that is gone says more than a deadline that has passed, and is agreed on sooner.
+    look_at_waits(now);
+    check_peers();
     begin_inquest(true, nullptr);
     return;
   }
