@@ -56,9 +56,12 @@ def sweep() -> list[Path]:
 def _make() -> tuple[Path, int]:
     while True:
         path = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        # Another launcher's sweep may come between the folder and its lock.
+        try:
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # A sweep may have come between the folder and its lock.
         if os.fstat(lock).st_nlink > 0:
             return path, lock
         os.close(lock)

@@ -50,9 +50,6 @@ class EventQueue {
     return least;
   }
 
-  // Takes the first event and puts in another: less work than pop() and push().
-  void replace_first(Event event) { sift_down(event); }
-
  private:
   static constexpr std::size_t arity = 4;
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -289,6 +290,23 @@ def test_the_next_run_sweeps_the_folders_of_the_dead_and_of_them_alone(tmp_path,
         for maker in makers:
             maker.kill()
             maker.wait()
+
+
+def test_a_folder_that_is_swept_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    made = []
+
+    def make_and_lose(**arguments: str) -> str:
+        made.append(make(**arguments))
+        if len(made) == 1:
+            assert sweep() == [Path(made[0])]
+        return made[-1]
+
+    make = tempfile.mkdtemp
+    monkeypatch.setattr("tempfile.mkdtemp", make_and_lose)
+    with job_folder() as own:
+        assert own == Path(made[1])
+        assert own.is_dir()
 
 
 def test_a_job_goes_on_without_its_guardian(job, monkeypatch):

@@ -98,8 +98,6 @@ class BlockMap {
     return chunks_.empty() ? uniform_chunks_ : chunks_[static_cast<std::size_t>(block)];
   }
   plan::Location at(int block) const { return {buffer_, first_chunk(block)}; }
-  bool is_strided() const { return first_.empty(); }
-  std::int64_t stride() const { return stride_; }
 
   // Blocks first, first + 1, ... first + count - 1, in this order, as the fewest messages.
   std::vector<Run> runs(int first, int count) const;

@@ -10,7 +10,6 @@ namespace unisono::algorithm {
 inline int ceil_log2(int n) { return std::bit_width(static_cast<unsigned>(n - 1)); }
 // The largest k with 2^k <= n; n >= 1.
 inline int floor_log2(int n) { return std::bit_width(static_cast<unsigned>(n)) - 1; }
-inline bool is_power_of_two(int n) { return std::has_single_bit(static_cast<unsigned>(n)); }
 
 // The lowest `bits` bits of `value` in the opposite order.
 inline int reverse_bits(int value, int bits) {
