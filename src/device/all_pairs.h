@@ -34,6 +34,8 @@ constexpr std::size_t ll_all_pairs_slot_bytes(LlKind kind, int ranks) {
 constexpr std::size_t ll_max_bytes(LlKind kind, int ranks) {
   return ll_block_bytes(kind, ranks) * ll_max_blocks / 2;
 }
+// Before the slots, a word for each block, by which a receiver signals a sender.
+inline constexpr std::size_t ll_greetings_bytes = sizeof(std::uint64_t) * ll_max_blocks;
 // The data for a peer, and the destination of the data from it; 0: none. The own rank's entry is
 // its local copy. Where data are combined, those received and the own source, in the order of the
 // peers, make the own destination. A rank that sends has an own source.
@@ -62,9 +64,6 @@ struct LlLaunch {
   Stamp stamp;
   Arithmetic arithmetic;
   LlPeer peers[all_pairs_max_ranks];
-  // As the peers, a word for each block: this rank's to that one and that one's to this.
-  std::uint64_t greetings_out[all_pairs_max_ranks];
-  std::uint64_t greetings_in[all_pairs_max_ranks];
 };
 
 // The LL128 all-pairs kernels (kernels/ll128_all_pairs.cuh), for calls of any size; a slot is for a

@@ -79,6 +79,11 @@ struct LlBlock {
                            packet_of(word));
   }
 
+  // This block's word before the slots of one direction.
+  __device__ static std::uint64_t* greeting(std::uint64_t slots) {
+    return at_address<std::uint64_t>(slots - ll_greetings_bytes) + blockIdx.x;
+  }
+
   // The data for all peers, or for each where sources differ.
   struct Outgoing {
     std::uint64_t words[most];
@@ -115,13 +120,11 @@ __device__ __forceinline__ bool LlBlock<kind, most, Data>::greet() const {
   const int peer = static_cast<int>(threadIdx.x);
   if (is_other(peer)) {
     if (launch.peers[peer].destination != 0)
-      ptx::store_relaxed_sys(at_address<std::uint64_t>(launch.greetings_out[peer]) + blockIdx.x,
-                             call);
+      ptx::store_relaxed_sys(greeting(launch.peers[peer].out), call);
     if (launch.peers[peer].source != 0) {
-      const auto* greeting =
-          at_address<const std::uint64_t>(launch.greetings_in[peer]) + blockIdx.x;
+      const std::uint64_t* theirs = greeting(launch.peers[peer].in);
       const auto has_begun = [&](std::uint64_t& seen) {
-        seen = ptx::load_relaxed_sys(greeting);
+        seen = ptx::load_relaxed_sys(theirs);
         return seen + 1 >= call;
       };
       goes_on = wait_until(watch, place, {Failure::credit, rank_of(peer), 0, call - 1}, has_begun);

@@ -26,9 +26,8 @@ constexpr std::int64_t few_threads = 128;
 // connections, whose slots remember the calls of every execution. Those in the connection with the
 // lowest rank are used. One more than blocks: its first word says that the calls were given up.
 constexpr std::size_t states_bytes = sizeof(device::BlockState) * (device::ll_max_blocks + 1);
-// Then a word of the peer's for each block.
-constexpr std::size_t greetings_bytes = sizeof(std::uint64_t) * device::ll_max_blocks;
-constexpr std::size_t slots_offset = states_bytes + greetings_bytes;
+// Then the peer's greetings.
+constexpr std::size_t slots_offset = states_bytes + device::ll_greetings_bytes;
 static_assert(slots_offset % device::ll128_line_bytes == 0);
 
 }  // namespace
@@ -120,8 +119,6 @@ void LlAllPairs::prepare_all(const Engine& engine) {
     const transport::DeviceLink& link = *connection->device_link();
     launch.peers[i].out = link.peer_region + slots_offset;
     launch.peers[i].in = link.region + slots_offset;
-    launch.greetings_out[i] = link.peer_region + states_bytes;
-    launch.greetings_in[i] = link.region + states_bytes;
   }
   const auto lowest = std::ranges::find_if(links(), [](auto* link) { return link != nullptr; });
   launch.states = (*lowest)->device_link()->region;
