@@ -93,7 +93,7 @@ void complete_by_kernels(const Communicator::Core& core, trace::Record& record,
     if (patience_ns > 0) stamps->refresh(patience_ns);
     stamps->complete(record);
   }
-  trace::take_waits(record, device->connections().engine().long_waits());
+  trace::take_waits(record, device->connections().long_waits());
 }
 
 // Lives as long as the process: its thread may wait in it when static objects are destroyed.

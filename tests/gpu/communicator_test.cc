@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <chrono>
 #include <latch>
+#include <memory>
+#include <optional>
 #include <random>
 #include <thread>
 #include <tuple>
+#include <utility>
 
 #include "algorithm/algorithm.h"
 #include "base/error.h"
@@ -225,7 +228,7 @@ std::vector<std::string> states_of(const Communicator& communicator, std::string
   return out;
 }
 
-// Of a failed communicator: who sees the failure may come before the one who closes the record.
+// Once all calls are over: who knows that they are may come before the one who closes the record.
 std::vector<std::string> closed_states_of(const Communicator& communicator, std::string_view plan) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(15);
   for (;; std::this_thread::sleep_for(std::chrono::milliseconds(10))) {
@@ -253,7 +256,7 @@ TEST_P(GpuCommunicator, RegisteredPlansTakeCallsOnStreams) {
           EXPECT_EQ(run_checked(communicator, {problem, DataType::int32, false, {}, 7, on(stream)}),
                     "");
         }
-        EXPECT_EQ(states_of(communicator, plan), std::vector<std::string>(3, "ended"));
+        EXPECT_EQ(closed_states_of(communicator, plan), std::vector<std::string>(3, "ended"));
       }
     });
   }
@@ -347,7 +350,7 @@ TEST_P(GpuCommunicator, ACallThatHangsIsNotRecordedAsEnded) {
     };
     ASSERT_TRUE(call().ok());
     ASSERT_TRUE(stream.synchronize().ok());
-    EXPECT_EQ(states_of(communicator, "one_shot"), std::vector<std::string>{"ended"});
+    EXPECT_EQ(closed_states_of(communicator, "one_shot"), std::vector<std::string>{"ended"});
     if (communicator.rank() == communicator.size() - 1) {
       std::this_thread::sleep_for(std::chrono::seconds(4));
       return;
@@ -370,18 +373,46 @@ TEST_P(GpuCommunicator, ACallThatHangsIsNotRecordedAsEnded) {
   });
 }
 
+// Holds up what is put on a stream later, until it opens or goes.
+class Gate {
+ public:
+  Gate(std::shared_ptr<const sys::cuda::Device> device, const TestStream& stream)
+      : device_(std::move(device)), stream_(stream) {
+    store(closed);
+    sys::cuda::MemoryOperation wait{.address = memory_.address(), .value = opened};
+    const sys::cuda::Current current(*device_);
+    EXPECT_EQ(device_->driver().stream_operations(stream_.handle(), 1, &wait, 0),
+              sys::cuda::driver_success);
+  }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+  ~Gate() { open(); }
+  void open() {
+    store(opened);
+    EXPECT_TRUE(stream_.synchronize().ok());
+  }
+
+ private:
+  static constexpr std::uint64_t closed = 0;
+  static constexpr std::uint64_t opened = 1;
+  void store(const std::uint64_t& value) {
+    EXPECT_TRUE(device_->upload(memory_.address(), &value, sizeof value).ok());
+  }
+
+  std::shared_ptr<const sys::cuda::Device> device_;
+  const TestStream& stream_;
+  sys::cuda::Memory memory_ = sys::cuda::Memory::allocate(device_, sizeof closed).value();
+};
+
 // Kernels have deadlines once they run; a call whose stream stands before it has one, too.
 TEST_P(GpuCommunicator, ACallThatItsStreamHoldsUpReachesItsDeadline) {
   if (is_staged()) GTEST_SKIP() << "the host waits";
   RanksOptions with = options();
-  with.timeout = std::chrono::seconds(1);
+  with.timeout = std::chrono::seconds(2);
   run_ranks(with, [&](Communicator& communicator) {
     const auto device = device_of(communicator.rank());
     const TestStream stream(device);
     const auto memory = sys::cuda::Memory::allocate(device, 4096).value();
-    const auto gate = sys::cuda::Memory::allocate(device, 8).value();
-    const std::uint64_t closed = 0;
-    ASSERT_TRUE(device->upload(gate.address(), &closed, sizeof closed).ok());
     auto* data = reinterpret_cast<void*>(memory.address());
     const auto call = [&] {
       return communicator.all_reduce(data, data, 64, DataType::float32, ReduceOperation::sum,
@@ -389,21 +420,13 @@ TEST_P(GpuCommunicator, ACallThatItsStreamHoldsUpReachesItsDeadline) {
     };
     ASSERT_TRUE(call().ok());
     ASSERT_TRUE(stream.synchronize().ok());
-    sys::cuda::MemoryOperation wait{.address = gate.address(), .value = 1};
-    {
-      const sys::cuda::Current current(*device);
-      ASSERT_EQ(device->driver().stream_operations(stream.handle(), 1, &wait, 0),
-                sys::cuda::driver_success);
-    }
+    Gate gate(device, stream);
     ASSERT_TRUE(call().ok());
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(15);
     while (communicator.failure().ok() && std::chrono::steady_clock::now() < until)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     const Status status = communicator.failure();
-    // No stream of a failed communicator holds up the next test.
-    const std::uint64_t open = 1;
-    EXPECT_TRUE(device->upload(gate.address(), &open, sizeof open).ok());
-    EXPECT_TRUE(stream.synchronize().ok());
+    gate.open();
     ASSERT_FALSE(status.ok());
     EXPECT_TRUE(status.error().timed_out);
     EXPECT_NE(status.error().message.find("has not ended on its CUDA stream"), std::string::npos)
@@ -425,21 +448,15 @@ TEST_P(GpuCommunicator, ACallThatItsStreamHoldsUpOutlastsAPeerThatHasClosed) {
     const auto device = device_of(communicator.rank());
     const TestStream stream(device);
     const auto memory = sys::cuda::Memory::allocate(device, 4096).value();
-    const auto gate = sys::cuda::Memory::allocate(device, 8).value();
-    const std::uint64_t value = communicator.rank() == 0 ? 1 : 0;  // of the gate, and of the data
-    ASSERT_TRUE(device->upload(gate.address(), &value, sizeof value).ok());
+    const std::uint64_t value = communicator.rank() == 0 ? 1 : 0;
     ASSERT_TRUE(device->upload(memory.address(), &value, sizeof value).ok());
     auto* data = reinterpret_cast<void*>(memory.address());
     const auto call = [&] {
       return communicator.broadcast(data, data, 1, DataType::uint64, 0,
                                     {.stream = stream.handle()});
     };
-    sys::cuda::MemoryOperation wait{.address = gate.address(), .value = 1};
-    {
-      const sys::cuda::Current current(*device);
-      ASSERT_EQ(device->driver().stream_operations(stream.handle(), 1, &wait, 0),
-                sys::cuda::driver_success);
-    }
+    std::optional<Gate> gate;
+    if (communicator.rank() != 0) gate.emplace(device, stream);
     // So late that the other one looks whether it still lives.
     if (communicator.rank() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(600));
     ASSERT_TRUE(call().ok());
@@ -452,9 +469,7 @@ TEST_P(GpuCommunicator, ACallThatItsStreamHoldsUpOutlastsAPeerThatHasClosed) {
     closed.wait();
     std::this_thread::sleep_for(std::chrono::seconds(12));
     EXPECT_TRUE(communicator.failure().ok()) << communicator.failure().error().describe();
-    const std::uint64_t open = 1;
-    EXPECT_TRUE(device->upload(gate.address(), &open, sizeof open).ok());
-    EXPECT_TRUE(stream.synchronize().ok());
+    gate->open();
     std::uint64_t got = 0;
     ASSERT_TRUE(
         device->copy(reinterpret_cast<sys::cuda::DeviceAddress>(&got), memory.address(), sizeof got)

@@ -240,8 +240,7 @@ TEST_P(GpuStamps, AHangIsStartedAndTheErrorSaysWhatItWaitsFor) {
       ASSERT_NE(after.find("failure"), nullptr);
       // Others hear of it from the ranks that waited.
       const std::string_view message = after.find("failure")->find("message")->string();
-      if (message.find("timed out while it waited for") != std::string_view::npos)
-        ++ranks_that_waited;
+      if (message.find("waited for") != std::string_view::npos) ++ranks_that_waited;
     });
     EXPECT_GE(ranks_that_waited, 1);
   }

@@ -272,8 +272,7 @@ Status DeviceConnections::check_peers() {
   const auto entry = std::next(entries_.begin(), static_cast<std::ptrdiff_t>(next_checked_));
   Status lives = entry->second.connection->check_peer();
   // A peer that has closed may have done its part of a call that has not begun here.
-  if (lives.ok() || engine_->copy_links().is_waiting() || !engine_->long_waits().empty())
-    return lives;
+  if (lives.ok() || engine_->copy_links().is_waiting() || !long_waits().empty()) return lives;
   return {};
 }
 

@@ -102,6 +102,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   std::uint64_t ended_launches() override;
   Status check_device() const override;
   Status failure() const override;
+  std::vector<trace::Waiting> long_waits() const override { return engine_->long_waits(); }
   // Signals, which outlive this, if there are any: their waits on streams are looked after here.
   void watch(Signals* signals) { signals_ = signals; }
   void look(std::int64_t now_ns) override;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "comm/run/scheduler.h"
+#include "trace/record.h"
 
 namespace unisono::comm {
 namespace {
@@ -89,13 +90,17 @@ std::optional<Error> Scheduler::overdue_launch(std::int64_t now) const {
       if (entry.launch == open && !entry.is_captured)
         which = str("call ", entry.sequence, " (", name(entry.collective), ", plan ",
                     entry.plan.data(), ")");
-  return timeout_error(
-      options_.rank, which, " of group ", options_.group, " (communicator ", options_.communicator,
-      ") on rank ", options_.rank, " has not ended on its CUDA stream for ",
-      format_duration_ns(waited_ns), ", longer than its timeout of ",
-      format_duration_ns(timeout_ns),
-      ". No kernel of it waits for a peer: its stream stands, as a rule because work before the "
-      "call does not end");
+  const std::string late = str(
+      which, " of group ", options_.group, " (communicator ", options_.communicator, ") on rank ",
+      options_.rank, " has not ended on its CUDA stream for ", format_duration_ns(waited_ns),
+      ", longer than its timeout of ", format_duration_ns(timeout_ns));
+  const auto waits = on_streams_.load(std::memory_order_relaxed)->long_waits();
+  const auto outside = std::ranges::find_if(waits, &trace::Waiting::waits_outside);
+  if (outside != waits.end())
+    return timeout_error(outside->peer, late, ": a kernel waited for ", trace::describe(*outside));
+  return timeout_error(options_.rank, late,
+                       ". No kernel is seen to wait for a peer: the stream stands, as a rule "
+                       "because work before the call does not end");
 }
 
 void Scheduler::close_record(const Error& error) {

@@ -4,7 +4,9 @@
 #include <unisono/result.h>
 
 #include <cstdint>
+#include <vector>
 
+#include "trace/record.h"
 #include "transport/fault.h"
 
 namespace unisono::comm {
@@ -26,6 +28,9 @@ class StreamCalls {
   virtual std::uint64_t ended_launches() = 0;
   // What a kernel, or a stream that waited for signals, came to.
   virtual Status failure() const = 0;
+  // What thread blocks have been waiting for so long that they tell. Where any tell, it takes some
+  // 10 ms to know which of them wait still.
+  virtual std::vector<trace::Waiting> long_waits() const = 0;
   // An environment error once the device can no longer be used, as after a fault in a kernel of the
   // user's.
   virtual Status check_device() const = 0;
