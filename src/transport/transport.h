@@ -19,6 +19,7 @@
 //                   puts: what a wire counts in fewer bits wraps around unseen.
 //                   - Put.OfNoBytesIsAlwaysTakenAndTheLatestValueArrives
 //                   - Put.EveryValueOfASignalArrivesWhole
+//                   - Processes.SignalsWithoutBytesGoThereAndBack
 //                   - Put.ManyWaitingPutsAllComeThrough
 //   completion      A complete put no longer reads its source. It may not have arrived yet. A
 //                   complete get has all its bytes at their destination. Gets complete in order.

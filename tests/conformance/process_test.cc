@@ -148,6 +148,29 @@ TEST_P(Processes, BytesGoThereAndBack) {
   EXPECT_EQ(child.wait_status(), 0);
 }
 
+// Each end waits for the other's, and no put of bytes is behind them that would push them on.
+TEST_P(Processes, SignalsWithoutBytesGoThereAndBack) {
+  constexpr std::uint64_t rounds = 300, last = rounds + 1;
+  const auto answer = [](Connection& connection, std::uint64_t value) {
+    return wait_for_signal(connection, 0, value) && put(connection, nullptr, 0, 0, {1, value});
+  };
+  ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
+    for (std::uint64_t round = 1; round <= rounds; ++round)
+      if (!answer(connection, round)) return false;
+    if (!wait_for_signal(connection, 0, last)) return false;
+    return put(connection, "bytes", 5, 3, {1, last}) && wait_for_completion(connection);
+  });
+  for (std::uint64_t round = 1; round <= rounds; ++round) {
+    ASSERT_TRUE(put(*child.connection, nullptr, 0, 0, {0, round}));
+    ASSERT_TRUE(wait_for_signal(*child.connection, 1, round));
+  }
+  ASSERT_TRUE(wait_for_completion(*child.connection));
+  ASSERT_TRUE(put(*child.connection, nullptr, 0, 0, {0, last}));
+  ASSERT_TRUE(wait_for_signal(*child.connection, 1, last));
+  EXPECT_TRUE(equal_bytes(region_of(*child.connection) + 3, "bytes", 5));
+  EXPECT_EQ(child.wait_status(), 0);
+}
+
 TEST_P(ReadingProcesses, OfferedMemoryIsReadAcross) {
   ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
     std::mt19937_64 random(3);

@@ -19,6 +19,9 @@
 
 namespace unisono::transport::ofi {
 
+// Behind a region, for writes that carry an immediate alone; nobody reads what is there.
+inline constexpr std::size_t spare_bytes = 64;
+
 struct End {
   End(const ConnectionRequest& request, sys::PrivateMemory region, sys::PrivateMemory signals)
       : key(request.key),

@@ -33,8 +33,6 @@ constexpr int empty_looks_before_arming = 8;
 // left, which may listen no more.
 constexpr std::int64_t last_close_ns = 2 * ns_per_s;
 constexpr std::int64_t last_close_to_the_left_ns = 50 * ns_per_ms;
-// A region has a key, even where nothing is put into it.
-constexpr std::size_t least_region_bytes = 64;
 
 // The numeric address of this rank's interface, which may be given by name.
 Result<std::string> numeric_host(const std::string& interface) {
@@ -133,8 +131,8 @@ Result<std::shared_ptr<End>> Hub::open(const ConnectionRequest& request) {
         other->peer == request.peer)
       return misuse("rank ", request.self, " already has a connection to rank ", request.peer,
                     " on ", describe(request.key));
-  const std::size_t region_bytes = std::max(request.geometry.region_bytes, least_region_bytes);
-  UNISONO_ASSIGN(auto region, sys::PrivateMemory::allocate(region_bytes));
+  const std::size_t memory_bytes = request.geometry.region_bytes + spare_bytes;
+  UNISONO_ASSIGN(auto region, sys::PrivateMemory::allocate(memory_bytes));
   UNISONO_ASSIGN(auto signals,
                  sys::PrivateMemory::allocate(static_cast<std::size_t>(request.geometry.signals) *
                                               sizeof(std::uint64_t)));
@@ -151,7 +149,7 @@ Result<std::shared_ptr<End>> Hub::open(const ConnectionRequest& request) {
   UNISONO_ASSIGN(const Key random, fresh_key());
   std::memcpy(end->nonce.data(), random.data(), sizeof end->nonce);
   std::memcpy(&end->ticket, random.data() + sizeof end->nonce, sizeof end->ticket);
-  UNISONO_ASSIGN(end->shared, endpoint_->share(end->region_memory.data(), region_bytes));
+  UNISONO_ASSIGN(end->shared, endpoint_->share(end->region_memory.data(), memory_bytes));
   const auto [low, high] = std::minmax(request.self, request.peer);
   end->proof_key = derive_connection_key(key_, "unisono ofi connection", request.key, low, high);
   last_number_ = end->number;

@@ -77,7 +77,7 @@ class Hub {
   void push_messages(End& end);
   void push_writes(End& end);
   bool push_owed(End& end);
-  Posted post(End& end, const Write& write, Operation& operation);
+  Posted post(End& end, Write write, Operation& operation);
   void fail(End& end, Error error);
   void lose(End& end, Error error);
   void sweep_closed();
