@@ -92,7 +92,7 @@ TEST(OfiInbox, WhatAPeerCannotSendIsRefused) {
 // That the bytes are there and that they were the last ones is told apart, in any order.
 TEST(OfiGets, OneIsCompleteWhenItsLastWriteIsKnownAndHasArrived) {
   Gets gets(1);
-  const auto first = gets.add({.registration = {}, .key = 5, .address = 6}, {.key = 7}, 8, 9);
+  const auto first = gets.add({.registration = {}, .key = 5, .address = 6}, {.key = 7}, 8, 9, 0);
   EXPECT_EQ(first.sequence, 0u);
   EXPECT_EQ(first.value, 7u);
   EXPECT_EQ(first.offset, 8u);
@@ -100,14 +100,14 @@ TEST(OfiGets, OneIsCompleteWhenItsLastWriteIsKnownAndHasArrived) {
   EXPECT_EQ(first.to_key, 5u);
   EXPECT_EQ(first.to_address, 6u);
   gets.add_empty();
-  EXPECT_EQ(gets.add({}, {.key = 7}, 0, 1).sequence, 1u);
+  EXPECT_EQ(gets.add({}, {.key = 7}, 0, 1, 0).sequence, 1u);
   EXPECT_EQ(gets.started(), 3u);
   gets.arrived(4);
   EXPECT_EQ(gets.completed(), 0u);
-  EXPECT_TRUE(gets.answered({.sequence = 4, .value = 1}).ok());
+  EXPECT_TRUE(gets.answered({.sequence = 4, .value = 1, .bytes = 1}).ok());
   gets.arrived(4);
   EXPECT_EQ(gets.completed(), 0u);
-  EXPECT_TRUE(gets.answered({.sequence = 3, .value = 0}).ok());
+  EXPECT_TRUE(gets.answered({.sequence = 3, .value = 0, .bytes = 9}).ok());
   gets.arrived(2);
   EXPECT_EQ(gets.completed(), 0u);
   gets.arrived(3);
@@ -119,18 +119,43 @@ TEST(OfiGets, OneIsCompleteWhenItsLastWriteIsKnownAndHasArrived) {
 }
 
 TEST(OfiGets, AnswersToNoGetOrTwiceAreViolations) {
-  for (const Note& wrong : {Note{.sequence = 9, .value = 0}, Note{.sequence = 9, .value = 1},
-                            Note{.sequence = 9, .value = 3}, Note{.sequence = 0, .value = 2},
-                            Note{.sequence = 9, .value = ~std::uint64_t{0}}}) {
+  for (const Note& wrong :
+       {Note{.sequence = 9, .value = 0, .bytes = 1}, Note{.sequence = 9, .value = 1, .bytes = 1},
+        Note{.sequence = 9, .value = 3, .bytes = 1}, Note{.sequence = 0, .value = 2, .bytes = 1},
+        Note{.sequence = 9, .value = ~std::uint64_t{0}, .bytes = 1}}) {
     Gets gets(1);
-    for (int i = 0; i < 3; ++i) gets.add({}, {.key = 7}, 0, 1);
-    EXPECT_TRUE(gets.answered({.sequence = 1, .value = 0}).ok());
-    EXPECT_TRUE(gets.answered({.sequence = 2, .value = 1}).ok());
+    for (int i = 0; i < 3; ++i) gets.add({}, {.key = 7}, 0, 1, 0);
+    EXPECT_TRUE(gets.answered({.sequence = 1, .value = 0, .bytes = 1}).ok());
+    EXPECT_TRUE(gets.answered({.sequence = 2, .value = 1, .bytes = 1}).ok());
     gets.arrived(1);
     const Status status = gets.answered(wrong);
     ASSERT_FALSE(status.ok()) << wrong.value;
     EXPECT_EQ(status.error().peer, 1);
     EXPECT_EQ(gets.completed(), 1u);
+  }
+}
+
+// Five writes had arrived before this get, and its bytes do not fit into two.
+TEST(OfiGets, AnAnswerOfTooFewBytesOrWritesIsAViolation) {
+  constexpr std::uint64_t bytes = 2 * transport::ofi::piece_bytes + 1;
+  const auto answered = [](const Note& note) {
+    Gets gets(1);
+    gets.arrived(5);
+    gets.add({}, {.key = 7}, 0, bytes, 5);
+    Status status = gets.answered(note);
+    gets.arrived(note.sequence);
+    EXPECT_EQ(gets.completed(), status.ok() ? 1u : 0u);
+    return status;
+  };
+  EXPECT_TRUE(answered({.sequence = 8, .bytes = bytes}).ok());
+  EXPECT_TRUE(answered({.sequence = 40, .bytes = bytes}).ok()) << "of more and smaller writes";
+  for (const Note& wrong :
+       {Note{.sequence = 8, .bytes = bytes - 1}, Note{.sequence = 8, .bytes = bytes + 1},
+        Note{.sequence = 8}, Note{.sequence = 7, .bytes = bytes},
+        Note{.sequence = 5, .bytes = bytes}, Note{.sequence = 1, .bytes = bytes}}) {
+    const Status status = answered(wrong);
+    ASSERT_FALSE(status.ok()) << wrong.sequence << " " << wrong.bytes;
+    EXPECT_EQ(status.error().peer, 1);
   }
 }
 
@@ -144,6 +169,7 @@ TEST(OfiOutbox, AnswersGoInPlaceAndLeaveRoomForPuts) {
         source.data(), most_write_bytes);
     EXPECT_EQ(told.value, i);
     EXPECT_EQ(told.sequence, 3 * (i + 1));
+    EXPECT_EQ(told.bytes, source.size());
   }
   EXPECT_TRUE(outbox.add(source.data(), 1, 0, {}));
   EXPECT_EQ(outbox.started(), 1u);

@@ -175,7 +175,8 @@ Result<bool> OfiConnection::try_get(const RemoteMemory& memory, std::size_t offs
   if (!gets.has_room()) return false;
   UNISONO_ASSIGN(auto registered,
                  hub_->endpoint().share(static_cast<std::byte*>(destination), bytes));
-  hub_->tell(*end_, MessageType::get, gets.add(std::move(registered), memory, offset, bytes));
+  hub_->tell(*end_, MessageType::get,
+             gets.add(std::move(registered), memory, offset, bytes, end_->inbox.in_place()));
   hub_->push(*end_);
   return true;
 }

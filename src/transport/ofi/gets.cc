@@ -7,7 +7,7 @@
 namespace unisono::transport::ofi {
 
 Note Gets::add(RegisteredMemory destination, const RemoteMemory& memory, std::size_t offset,
-               std::size_t bytes) {
+               std::size_t bytes, std::uint64_t in_place) {
   ++started_;
   const Note told{.sequence = first_number_ + under_way_.size(),
                   .value = memory.key,
@@ -15,7 +15,9 @@ Note Gets::add(RegisteredMemory destination, const RemoteMemory& memory, std::si
                   .bytes = bytes,
                   .to_key = destination.key,
                   .to_address = destination.address};
-  under_way_.push_back({.destination = std::move(destination)});
+  under_way_.push_back({.destination = std::move(destination),
+                        .bytes = bytes,
+                        .least_last = in_place + pieces_of(bytes, piece_bytes)});
   return told;
 }
 
@@ -33,7 +35,13 @@ Status Gets::answered(const Note& note) {
     return peer_error(peer_, "rank ", peer_, " answers get ", note.value, " by its write ",
                       note.sequence, "; under way are ", under_way_.size(), " from ", first_number_,
                       ", each to be answered once");
-  under_way_[index].last = note.sequence;
+  Get& get = under_way_[index];
+  // libfabric tells this end that a write has come, but not of how many bytes.
+  if (note.bytes != get.bytes || note.sequence < get.least_last)
+    return peer_error(peer_, "rank ", peer_, " answers get ", note.value, " of ", get.bytes,
+                      " bytes with ", note.bytes, ", by its write ", note.sequence,
+                      "; all of them have come by its write ", get.least_last, " at the earliest");
+  get.last = note.sequence;
   return {};
 }
 

@@ -22,14 +22,16 @@ class Gets {
   static constexpr std::size_t most = 64;
 
   bool has_room() const { return under_way_.size() < most; }
-  // What the peer is to be told. The destination stays registered until the get is complete.
+  // What the peer is to be told, of whose writes in place so many have arrived. The destination
+  // stays registered until the get is complete.
   Note add(RegisteredMemory destination, const RemoteMemory& memory, std::size_t offset,
-           std::size_t bytes);
+           std::size_t bytes, std::uint64_t in_place);
   // One of no bytes, which the peer is not told.
   void add_empty();
   // One that counts and never completes.
   void add_dropped() { ++started_; }
-  // The peer has begun to answer one; a peer error where none is under way that waits for this.
+  // The peer has begun to answer one; a peer error where none is under way that waits for this, or
+  // where the answer cannot bring all its bytes.
   Status answered(const Note& note);
   // So many of the peer's writes into exposed memory and to destinations have arrived, in order.
   void arrived(std::uint64_t in_place);
@@ -45,6 +47,8 @@ class Gets {
  private:
   struct Get {
     RegisteredMemory destination;
+    std::uint64_t bytes = 0;
+    std::uint64_t least_last = 0;    // `last` is no earlier write, if all bytes come
     std::uint64_t last = 0;          // of the writes that answer it; 0: not told yet
     std::uint64_t empty_behind = 0;  // gets of no bytes that were started after it
   };

@@ -8,7 +8,7 @@
 namespace unisono::transport::ofi {
 namespace {
 
-constexpr std::uint32_t magic = 0x756f6603;  // with this version
+constexpr std::uint32_t magic = 0x756f6604;  // with this version
 constexpr std::size_t proof_bytes = sizeof(Sha256Digest);
 
 bool is_of_meeting(MessageType type) {

@@ -76,7 +76,7 @@ struct Note {
   std::uint32_t index = 0;
   std::uint64_t value = 0;   // of a signal, a packed fault, a key; of a got, the get's number
   std::uint64_t offset = 0;  // of an offer or get; of an allow, the address to write to
-  std::uint64_t bytes = 0;   // of an offer or get
+  std::uint64_t bytes = 0;   // of an offer or get; of a got, how many it brings
   std::uint64_t to_key = 0;  // of a get, where its bytes are to be written
   std::uint64_t to_address = 0;
 };
@@ -89,6 +89,14 @@ struct Message {
 };
 
 inline constexpr std::size_t most_message_bytes = 256;
+
+// A put of many bytes is several writes of at most so many, and so is the answer to a get: one that
+// is given up ends soon, and copies at both ends overlap.
+inline constexpr std::size_t piece_bytes = std::size_t{1} << 20;
+
+constexpr std::uint64_t pieces_of(std::uint64_t bytes, std::uint64_t most_bytes) {
+  return bytes / most_bytes + (bytes % most_bytes > 0 ? 1 : 0);
+}
 
 // With the connection's key for answer and join.
 std::vector<std::byte> encode(const Message& message, const Key& key);

@@ -7,9 +7,6 @@
 namespace unisono::transport::ofi {
 namespace {
 
-// A put of many bytes is several writes, so that one that is given up has an end soon, and so that
-// copies at both ends overlap.
-constexpr std::size_t piece_bytes = std::size_t{1} << 20;
 // Below Inbox::window, with room for values.
 constexpr std::size_t most_outstanding = Inbox::window / 2;
 // Whoever withdraws memory waits for those into it, and so does the answer to a peer's offer, which
@@ -62,8 +59,7 @@ bool Outbox::offer(const RemoteMemory& memory, const std::byte* source, std::siz
 
 void Outbox::offer_last(std::size_t most_write_bytes) {
   Put& last = waiting_.back();
-  const std::size_t piece = most_piece_bytes(most_write_bytes);
-  offered_ += last.bytes / piece + (last.bytes % piece > 0 ? 1 : 0);
+  offered_ += pieces_of(last.bytes, most_piece_bytes(most_write_bytes));
   last.offered = offered_;
 }
 
@@ -78,7 +74,7 @@ Note Outbox::answer(const Note& get, const std::byte* source, std::size_t most_w
                       .key = get.to_key,
                       .address = get.to_address});
   offer_last(most_write_bytes);
-  return {.sequence = offered_, .value = get.sequence};
+  return {.sequence = offered_, .value = get.sequence, .bytes = waiting_.back().bytes};
 }
 
 std::size_t Outbox::unposted_answers(std::uint64_t memory) const {
