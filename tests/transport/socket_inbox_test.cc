@@ -10,6 +10,7 @@
 #include <optional>
 #include <random>
 
+#include "transport/fault.h"
 #include "transport/socket/inbox.h"
 #include "transport/socket/outbox.h"
 
@@ -148,6 +149,17 @@ TEST(SocketInbox, ASignalWaitsForTheLastPieceWhicheverThatIs) {
         ASSERT_FALSE(receiver.error());
         ASSERT_EQ(receiver.signal(0), 1u) << streams << " streams, " << pieces << " pieces";
       }
+}
+
+TEST(SocketInbox, TheFirstFaultThatIsToldCounts) {
+  Receiver receiver(2);
+  for (const int culprit : {3, 6})
+    receiver.bring(static_cast<std::size_t>(culprit % 2),
+                   {.type = Frame::Type::fault,
+                    .value = pack({.kind = Fault::Kind::failed, .rank = culprit})});
+  ASSERT_FALSE(receiver.error());
+  ASSERT_TRUE(receiver.inbox().fault());
+  EXPECT_EQ(receiver.inbox().fault()->rank, 3);
 }
 
 TEST(SocketInbox, APieceThatHasBegunToComeIsNotThereYet) {

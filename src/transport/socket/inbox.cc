@@ -185,10 +185,13 @@ Status Inbox::accept(const Frame& frame, std::size_t stream) {
       return {};
     case Frame::Type::get:
       return gets_.ask(frame);
-    case Frame::Type::fault:
-      fault_ = unpack_fault(frame.value, ranks_);
-      if (!fault_) return impossible_fault(peer_, frame.value, ranks_);
+    case Frame::Type::fault: {
+      const auto fault = unpack_fault(frame.value, ranks_);
+      if (!fault) return impossible_fault(peer_, frame.value, ranks_);
+      // A peer that has told what went wrong may give up for another reason later.
+      if (!fault_) fault_ = fault;
       return {};
+    }
     case Frame::Type::bye:
       from.said_bye = true;
       return {};
