@@ -198,6 +198,18 @@ TEST(OfiOutbox, AnswersGoInPlaceAndLeaveRoomForPuts) {
   EXPECT_EQ(outbox.completed(), 1u);
 }
 
+// Fewer than a wire that reorders them may mix up.
+TEST(OfiOutbox, NoMoreWritesAreUnderWayThanTheReceiverTellsApart) {
+  constexpr std::size_t most_write_bytes = 100;
+  Outbox outbox(1);
+  const std::vector<std::byte> source(2 * Inbox::window * most_write_bytes);
+  ASSERT_TRUE(outbox.add(source.data(), source.size(), 0, {}));
+  Outbox::Next next;
+  while (outbox.next({}, {}, most_write_bytes, next)) outbox.posted(next);
+  EXPECT_GT(outbox.outstanding(), 0u);
+  EXPECT_LT(outbox.outstanding(), Inbox::window);
+}
+
 TEST(OfiMessage, ComesBackAsItWasSentAndNoOtherIsRead) {
   const Key key = derive_key(as_bytes_of("secret"), "test");
   const Key other = derive_key(as_bytes_of("guess"), "test");

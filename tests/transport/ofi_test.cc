@@ -104,6 +104,25 @@ TEST_F(Ofi, ValuesThatDoNotFitAnImmediateArriveInOrder) {
   }
 }
 
+// The owner refuses a put, and gives up for another reason before its peer looks.
+TEST_F(Ofi, TheFirstFaultThatIsToldCounts) {
+  Job job(factory_, 2);
+  auto pair = joined(job);
+  std::vector<std::byte> memory(10);
+  RemoteMemory wrong = must_expose(*pair->b, memory);
+  ++wrong.key;
+  ASSERT_TRUE(put_to(*pair->a, wrong, 0, "x", 1));
+  const Error refused = until_error([&] { return pair->b->progress(); });
+  EXPECT_EQ(refused.peer, 0) << refused.describe();
+  pair->b->abort({Fault::Kind::failed, 5});
+  for (int looks = 0; looks < 100; ++looks)
+    EXPECT_EQ(until_error([&] {
+                (void)pair->b->progress();
+                return pair->a->progress();
+              }).peer,
+              0);
+}
+
 // libfabric 1.17 ends the process where a write that carries an immediate is cut off.
 TEST_F(Ofi, APeerThatGoesInTheMiddleOfAWriteEndsNoOther) {
   for (const bool is_exposed : {false, true}) {
