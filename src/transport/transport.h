@@ -19,11 +19,13 @@
 //                   puts: what a wire counts in fewer bits wraps around unseen.
 //                   - Put.OfNoBytesIsAlwaysTakenAndTheLatestValueArrives
 //                   - Put.EveryValueOfASignalArrivesWhole
+//                   - Put.ASignalOnlyGrowsWhicheverPutsStoreIt
 //                   - Processes.SignalsWithoutBytesGoThereAndBack
 //                   - Put.ManyWaitingPutsAllComeThrough
 //   completion      A complete put no longer reads its source. It may not have arrived yet. A
 //                   complete get has all its bytes at their destination. Gets complete in order.
 //                   - Put.LeavesItsSourceWhenItIsComplete
+//                   - Put.SeveralLeaveTheirSourcesAsTheyAreCounted
 //                   - Exposed.APutLeavesItsSourceWhenItIsComplete
 //                   - Get.ManyAtOnceCompleteInOrder
 //   gets            A get reads at any time between its start and its completion, each byte once.
@@ -48,6 +50,7 @@
 //                   - Faults.APeerThatLeavesIsAnErrorOnlyForWhoWaits
 //                   - Faults.ALeavingPeerIsToldOnlyAfterALookForWhatItLeft
 //                   - Processes.AKilledPeerIsNamed
+//                   - Processes.AKilledPeerIsToldByTheSecondLook
 //   exposure        Memory is exposed to one connection. Its key names nothing on another one, in
 //                   another epoch, rank or process, and is not given again.
 //                   - Exposed.OtherKeysChangeNothingAndAreErrors
@@ -61,10 +64,13 @@
 //                   long: it is logged, the connection fails, and that copy may end later.
 //                   - Exposed.NothingLandsAfterWithdrawal
 //                   - Exposed.MemoryMayBeFreedAfterAbort
+//                   - Exposed.NoneOfManyPutsLandsAfterAbort
 //                   - Get.ReadsNothingAfterWithdrawal
 //                   - Get.MemoryMayBeFreedAfterItsOwnersAbort
 //                   - Get.NothingLandsAfterTheGettersAbort
 //                   - ExposingProcesses.WithdrawalFromAStoppedPeerEnds
+//                   - ExposingProcesses.NothingLandsAfterWithdrawal
+//                   - GettingProcesses.NothingIsReadAfterWithdrawal
 //   lifetime        Exposed memory stays until it is withdrawn. Where its owner frees it before,
 //                   the sender has an error that names the owner; the owner's process may end.
 //                   - ExposingProcesses.AMemoryThatWasUnmappedIsAnError

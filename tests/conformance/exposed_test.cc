@@ -166,12 +166,6 @@ TEST_P(Exposed, PutsAreNotTakenWhenTooMuchIsUnderWay) {
   EXPECT_TRUE(wait_for_completion(*pair->a));
 }
 
-// Whether a put has begun to land here: a look that is not ordered with it, and that no sanitizer
-// need tell.
-__attribute__((noinline, no_sanitize("thread"))) bool has_landed(const std::byte* there) {
-  return *static_cast<const volatile std::byte*>(there) != std::byte{0};
-}
-
 // The owner withdraws in the middle of a put, and may then use the memory for something else.
 TEST_P(Exposed, NothingLandsAfterWithdrawal) {
   constexpr std::size_t bytes = 24u << 20;
@@ -207,7 +201,8 @@ TEST_P(Exposed, NothingLandsAfterWithdrawal) {
 TEST_P(Exposed, MemoryMayBeFreedAfterAbort) {
   constexpr std::size_t bytes = 24u << 20;
   const std::vector<std::byte> source(bytes, std::byte{7});
-  for (const bool destroys : {false, true}) {
+  for (int round = 0; round < (is_sanitized ? 2 : 8); ++round) {
+    const bool destroys = round % 2 == 1;
     Job job(GetParam(), 2);
     auto pair = joined(job);
     auto memory = std::make_unique<std::vector<std::byte>>(bytes);
@@ -227,11 +222,55 @@ TEST_P(Exposed, MemoryMayBeFreedAfterAbort) {
       pair->b.reset();
     else
       pair->b->abort({Fault::Kind::aborted, 1});
+    const auto look = [&] {
+      for (int i = 0; i < 200; ++i) {
+        EXPECT_TRUE(destroys || !pair->b->progress().ok());
+        job.progress();
+        std::this_thread::yield();
+      }
+    };
+    // Neither the rest of what is under way lands, nor what begins later.
+    const void* untouched = std::memchr(memory->data(), 0, bytes);
+    look();
+    EXPECT_TRUE(untouched == nullptr || !has_landed(static_cast<const std::byte*>(untouched)));
+    std::memset(memory->data(), 9, bytes);
+    look();
+    EXPECT_EQ(std::memchr(memory->data(), 7, bytes), nullptr);
     // A sanitizer tells if the put still touches it.
     memory.reset();
-    for (int i = 0; i < 200 && !destroys; ++i) EXPECT_FALSE(pair->b->progress().ok());
+    look();
     done = true;
     putter.join();
+  }
+}
+
+// As many as are taken, of which the owner has not had all when it goes.
+TEST_P(Exposed, NoneOfManyPutsLandsAfterAbort) {
+  constexpr std::size_t most = 2'000, bytes = 16 << 10;
+  const std::vector<std::byte> source(bytes, std::byte{7});
+  for (const bool destroys : {false, true}) {
+    Job job(GetParam(), 2);
+    auto pair = joined(job);
+    std::vector<std::byte> memory(most * bytes);
+    const RemoteMemory exposed = must_expose(*pair->b, memory);
+    fill(*pair->a, most, [&](std::uint64_t number) {
+      return pair->a->try_put_to(exposed, (number - 1) * bytes, source.data(), bytes, {});
+    });
+    EXPECT_TRUE(eventually([&] {
+      EXPECT_TRUE(progress_all({pair->a.get(), pair->b.get()}).ok());
+      return has_landed(memory.data());
+    }));
+    if (destroys)
+      pair->b.reset();
+    else
+      pair->b->abort({Fault::Kind::aborted, 1});
+    const auto before = memory;
+    for (int i = 0; i < 200; ++i) {
+      (void)pair->a->progress();
+      EXPECT_TRUE(destroys || !pair->b->progress().ok());
+      job.progress();
+    }
+    EXPECT_EQ(memory, before);
   }
 }
 

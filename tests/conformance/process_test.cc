@@ -219,6 +219,91 @@ TEST_P(ExposingProcesses, PutsLandInExposedMemoryAcross) {
   EXPECT_EQ(child.wait_status(), 0);
 }
 
+// Exposes memory to a process that reaches for all of it again and again until it fails, withdraws
+// it in the middle and uses it for something else. Runs the child with what it reaches for.
+class OfWithdrawnMemory {
+ public:
+  static constexpr std::size_t bytes = 8 << 20, stride = 4'096;
+  static constexpr std::byte at_first{7}, later{9};
+
+  // reach(connection, memory, own) tries once; is_good(own) is asked at the end.
+  template <class Reach, class IsGood>
+  OfWithdrawnMemory(const Factory& factory, const Reach& reach, const IsGood& is_good)
+      : child(factory, [&](Transport&, Connection& connection) {
+          if (!wait_for_signal(connection, 0, 1)) return false;
+          RemoteMemory exposed;
+          std::memcpy(&exposed, region_of(connection), sizeof exposed);
+          std::vector<std::byte> own(bytes, at_first);
+          std::uint64_t tries = 0;
+          // One under way at a time.
+          until_error([&]() -> Status {
+            if (connection.puts_completed() == connection.puts_started() &&
+                connection.gets_completed() == connection.gets_started()) {
+              Result<bool> taken = reach(connection, exposed, own);
+              if (taken.ok()) taken = connection.try_put(nullptr, 0, 0, {1, ++tries});
+              if (!taken.ok()) return taken.take_error();
+            }
+            return connection.progress();
+          });
+          connection.abort({Fault::Kind::aborted, 1});
+          return is_good(own);
+        }) {}
+  // Withdraws it at another moment in each round, once the child has tried.
+  void withdraw(int round, std::byte before) {
+    std::ranges::fill(memory, before);
+    Connection& end = *child.connection;
+    const RemoteMemory exposed = must_expose(end, memory);
+    ASSERT_TRUE(put(end, &exposed, sizeof exposed, 0, {0, 1}));
+    ASSERT_TRUE(wait_for_signal(end, 1, 1));
+    for (int looks = 0; looks < 50 * round; ++looks) {
+      ASSERT_TRUE(end.progress().ok());
+      std::this_thread::yield();
+    }
+    end.withdraw(exposed);
+    // In so few places that it is done before the end of a copy that is under way.
+    for (std::size_t place = 0; place < bytes; place += stride) memory[place] = later;
+    until_error([&] { return end.check_peer(); });
+    child.connection.reset();
+    EXPECT_EQ(child.wait_status(), 0);
+  }
+
+  std::vector<std::byte> memory = std::vector<std::byte>(bytes);
+  ChildProcess child;
+};
+
+TEST_P(ExposingProcesses, NothingLandsAfterWithdrawal) {
+  for (int round = 0; round < 8; ++round) {
+    OfWithdrawnMemory withdrawn(
+        GetParam(),
+        [](Connection& end, const RemoteMemory& memory, std::span<std::byte> own) {
+          return end.try_put_to(memory, 0, own.data(), own.size(), {});
+        },
+        [](std::span<const std::byte>) { return true; });
+    const bool reaches = withdrawn.child.connection->puts_in_place();
+    if (is_refused(GetParam(), reaches)) GTEST_SKIP() << no_cross_memory;
+    withdrawn.withdraw(round, std::byte{0});
+    EXPECT_EQ(std::ranges::count(withdrawn.memory, withdrawn.later),
+              withdrawn.bytes / withdrawn.stride)
+        << round;
+  }
+}
+
+TEST_P(GettingProcesses, NothingIsReadAfterWithdrawal) {
+  for (int round = 0; round < 8; ++round) {
+    OfWithdrawnMemory withdrawn(
+        GetParam(),
+        [](Connection& end, const RemoteMemory& memory, std::span<std::byte> own) {
+          return end.try_get(memory, 0, own.data(), own.size());
+        },
+        [](std::span<const std::byte> own) {
+          return std::ranges::count(own, OfWithdrawnMemory::later) == 0;
+        });
+    if (is_refused(GetParam(), withdrawn.child.connection->can_get()))
+      GTEST_SKIP() << no_cross_memory;
+    withdrawn.withdraw(round, withdrawn.at_first);
+  }
+}
+
 // A peer that is stopped while it puts into this end's memory holds up a withdrawal only so long.
 TEST_P(ExposingProcesses, WithdrawalFromAStoppedPeerEnds) {
   constexpr std::size_t bytes = 64 << 20;
@@ -319,7 +404,9 @@ class OfUnmappedMemory {
     EXPECT_EQ(told.kind, ErrorKind::peer) << told.describe();
     EXPECT_EQ(told.peer, 1) << told.describe();
     child.connection->abort({Fault::Kind::aborted, 0});
-    child.wait_status();
+    // Its owner may have ended by a signal, but not by its deadline.
+    const int status = child.wait_status();
+    EXPECT_TRUE(WIFSIGNALED(status) || WEXITSTATUS(status) == 0) << status;
   }
 
   static constexpr std::size_t bytes = 1 << 20;
@@ -364,6 +451,21 @@ TEST_P(Processes, AKilledPeerIsNamed) {
   EXPECT_EQ(told.peer, 1);
   EXPECT_NE(told.message.find("failed"), std::string::npos) << told.message;
   EXPECT_TRUE(equal_bytes(region_of(*child.connection) + 3, "last words", 10));
+}
+
+// As one that leaves: what it put can be looked for between the two looks that see its end.
+TEST_P(Processes, AKilledPeerIsToldByTheSecondLook) {
+  ChildProcess child(GetParam(), [&](Transport&, Connection& connection) {
+    if (!put(connection, nullptr, 0, 0, {0, 1})) return false;
+    return static_cast<bool>(wait_for_signal(connection, 0, 1));
+  });
+  ASSERT_TRUE(wait_for_signal(*child.connection, 0, 1));
+  kill(child.pid, SIGKILL);
+  child.wait_status();
+  const auto first = child.connection->check_peer();
+  EXPECT_TRUE(first.ok()) << first.error().describe();
+  const Error told = until_error([&] { return child.connection->check_peer(); });
+  EXPECT_EQ(told.peer, 1) << told.describe();
 }
 
 TEST_P(Processes, AFaultGoesAcross) {

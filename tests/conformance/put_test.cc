@@ -1,5 +1,7 @@
 // Puts and signals: where bytes land, in which order they are seen, and what is refused.
 
+#include <ranges>
+
 #include "conformance/harness.h"
 #include "support/sanitized.h"
 
@@ -60,7 +62,8 @@ TEST_P(Put, SignalIsSeenAfterTheBytesOfEveryPutBefore) {
   Job job(GetParam(), 2);
   Pair pair(job, {.region_bytes = region_bytes, .signals = 2});
 
-  // Both sides derive a round's puts from its number: disjoint, odd sizes, in shuffled order.
+  // Both sides derive a round's puts from its number: disjoint, odd sizes, in shuffled order. The
+  // last one, which signals, is the longest: a signal that overtakes its own bytes shows.
   struct Part {
     std::size_t offset, bytes;
   };
@@ -74,6 +77,7 @@ TEST_P(Put, SignalIsSeenAfterTheBytesOfEveryPutBefore) {
       at += bytes + random_below(random, 100);
     }
     std::shuffle(parts.begin(), parts.end(), random);
+    std::iter_swap(std::ranges::max_element(parts, {}, &Part::bytes), parts.end() - 1);
     return parts;
   };
   const auto content_of = [](std::uint64_t round) {
@@ -97,7 +101,9 @@ TEST_P(Put, SignalIsSeenAfterTheBytesOfEveryPutBefore) {
   for (std::uint64_t round = 1; round <= rounds; ++round) {
     const auto content = content_of(round);
     EXPECT_TRUE(wait_for_signal(*pair.b, 0, round));
-    for (const Part& part : parts_of(round))
+    // The last one first: its bytes have had the least time.
+    const auto parts = parts_of(round);
+    for (const Part& part : parts | std::views::reverse)
       EXPECT_TRUE(
           equal_bytes(region_of(*pair.b) + part.offset, content.data() + part.offset, part.bytes))
           << "round " << round << ", " << part.bytes << " bytes at " << part.offset;
@@ -177,6 +183,39 @@ TEST_P(Put, OfNoBytesIsAlwaysTakenAndTheLatestValueArrives) {
   }));
 }
 
+// Puts of no bytes, which are always taken, and puts that must wait store to one signal in turn.
+TEST_P(Put, ASignalOnlyGrowsWhicheverPutsStoreIt) {
+  constexpr std::size_t bytes = 16 << 10;
+  constexpr std::uint64_t enough = 5'000;
+  std::mt19937_64 random(seed);
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = bytes, .signals = 1});
+  const auto source = random_bytes(random, bytes);
+  std::uint64_t value = 0;
+  fill(*pair.a, enough, [&](std::uint64_t) {
+    const auto empty = pair.a->try_put(nullptr, 0, 0, {0, ++value});
+    EXPECT_TRUE(empty.ok() && *empty);
+    return pair.a->try_put(source.data(), bytes, 0, {0, ++value});
+  });
+  std::uint64_t seen = 0;
+  const auto look = [&] {
+    EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+    const std::uint64_t now = signals_of(*pair.b)[0].load(std::memory_order_acquire);
+    EXPECT_GE(now, seen);
+    seen = now;
+  };
+  ASSERT_TRUE(eventually([&] {
+    look();
+    const auto taken = pair.a->try_put(source.data(), bytes, 0, {0, value + 1});
+    return taken.ok() && *taken;
+  }));
+  ASSERT_TRUE(eventually([&] {
+    look();
+    return seen == value + 1 && pair.a->puts_completed() == pair.a->puts_started();
+  }));
+  for (int looks = 0; looks < 20; ++looks) look();
+}
+
 TEST_P(Put, LeavesItsSourceWhenItIsComplete) {
   std::mt19937_64 random(seed);
   constexpr std::size_t bytes = 3'000'001;
@@ -190,6 +229,35 @@ TEST_P(Put, LeavesItsSourceWhenItIsComplete) {
   std::memset(source.data(), 0xee, bytes);
   receiver.join();
   EXPECT_TRUE(equal_bytes(region_of(*pair.b), original.data(), bytes));
+}
+
+// The source of each is used for something else as soon as it counts.
+TEST_P(Put, SeveralLeaveTheirSourcesAsTheyAreCounted) {
+  constexpr std::size_t count = 60, bytes = 200'001;
+  std::mt19937_64 random(seed);
+  Job job(GetParam(), 2);
+  Pair pair(job, {.region_bytes = count * bytes, .signals = 1});
+  const auto original = random_bytes(random, count * bytes);
+  auto source = original;
+  std::size_t reused = 0;
+  const auto look = [&] {
+    EXPECT_TRUE(progress_all({pair.a.get(), pair.b.get()}).ok());
+    for (; reused < pair.a->puts_completed(); ++reused)
+      std::memset(source.data() + reused * bytes, 0xee, bytes);
+  };
+  for (std::size_t i = 0; i < count; ++i)
+    ASSERT_TRUE(until_taken(*pair.a, [&] {
+      // Some at a time are under way.
+      if (i % 10 == 0) look();
+      auto taken = pair.a->try_put(source.data() + i * bytes, bytes, i * bytes, {0, i + 1});
+      if (taken.ok() && !*taken) look();
+      return taken;
+    }));
+  ASSERT_TRUE(eventually([&] {
+    look();
+    return reused == count && signals_of(*pair.b)[0].load(std::memory_order_acquire) == count;
+  }));
+  EXPECT_TRUE(equal_bytes(region_of(*pair.b), original.data(), original.size()));
 }
 
 TEST_P(Put, EndsAtTheRegionsLastByte) {
@@ -246,14 +314,16 @@ TEST_P(Put, ManyWaitingPutsAllComeThrough) {
   EXPECT_TRUE(equal_bytes(region_of(*pair.b), source.data(), source.size()));
 }
 
-// Wires that carry a few bits of a signal's growth carry all of it in the end.
+// Wires that carry a few bits of a signal's growth carry all of it in the end: it grows by what is
+// small in its lowest 8, 16 or 32 bits alone, too.
 TEST_P(Put, EveryValueOfASignalArrivesWhole) {
   Job job(GetParam(), 2);
   Pair pair(job, {.region_bytes = 64, .signals = 2});
   const std::uint64_t source = 7;
   for (const std::uint64_t value :
-       {1ULL, 31ULL, 32ULL, 64ULL, 255ULL, 512ULL, 65'536ULL, (1ULL << 31) + 1, (1ULL << 32) - 1,
-        1ULL << 32, (1ULL << 32) + 1, 1ULL << 63, ~0ULL - 1, ~0ULL}) {
+       {1ULL, 31ULL, 32ULL, 64ULL, 255ULL, 512ULL, 65'536ULL, 131'075ULL, (1ULL << 31) + 1,
+        (1ULL << 32) - 1, 1ULL << 32, (1ULL << 32) + 1, (1ULL << 40) + 3, 1ULL << 63, ~0ULL - 1,
+        ~0ULL}) {
     ASSERT_TRUE(put(*pair.a, &source, sizeof source, 0, {0, value}));
     ASSERT_TRUE(put(*pair.a, nullptr, 0, 0, {1, value}));
     ASSERT_TRUE(eventually([&] {
