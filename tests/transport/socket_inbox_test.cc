@@ -1,6 +1,7 @@
 // Signals wait for the bytes before them, in whatever order the streams of a connection bring them.
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -83,6 +84,7 @@ class Receiver {
   const std::byte* region() const { return region_.data(); }
   Inbox& inbox() { return *inbox_; }
   Gets& gets() { return gets_; }
+  ExposedMemory& exposed() { return exposed_; }
   Readiness& readiness(std::size_t stream) { return ends_.streams[stream]->readiness(); }
   const sys::Socket& other(std::size_t stream) { return ends_.others[stream]; }
   const std::optional<Error>& error() const { return error_; }
@@ -149,6 +151,22 @@ TEST(SocketInbox, ASignalWaitsForTheLastPieceWhicheverThatIs) {
         ASSERT_FALSE(receiver.error());
         ASSERT_EQ(receiver.signal(0), 1u) << streams << " streams, " << pieces << " pieces";
       }
+}
+
+TEST(SocketInbox, ExposedMemoryThatWasUnmappedIsAnErrorOfItsOwner) {
+  constexpr std::size_t bytes = 1 << 16;
+  Receiver receiver(1);
+  void* const gone =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(gone, MAP_FAILED);
+  const auto exposed = receiver.exposed().add(gone, bytes);
+  ASSERT_TRUE(exposed.ok());
+  receiver.bring(0, encode({.type = Frame::Type::piece, .bytes = bytes, .value = exposed->key}));
+  ASSERT_EQ(munmap(gone, bytes), 0);
+  receiver.bring(0, Bytes(bytes));
+  ASSERT_TRUE(receiver.error());
+  EXPECT_EQ(receiver.error()->kind, ErrorKind::misuse);
+  EXPECT_NE(receiver.error()->message.find("unmapped"), std::string::npos);
 }
 
 TEST(SocketInbox, TheFirstFaultThatIsToldCounts) {
