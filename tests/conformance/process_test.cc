@@ -96,10 +96,15 @@ class ChildProcess {
       waitpid(pid, nullptr, 0);
     }
   }
+  // The transport goes on meanwhile: it may have to send what a connection left behind.
   int wait_status() {
     int status = -1;
-    waitpid(pid, &status, 0);
-    pid = -1;
+    const bool ended = eventually([&] {
+      EXPECT_TRUE(transport->progress().ok());
+      return waitpid(pid, &status, WNOHANG) == pid;
+    });
+    EXPECT_TRUE(ended) << "the other process does not end";
+    if (ended) pid = -1;
     return status;
   }
 

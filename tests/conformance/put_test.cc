@@ -103,7 +103,7 @@ TEST_P(Put, SignalIsSeenAfterTheBytesOfEveryPutBefore) {
     EXPECT_TRUE(wait_for_signal(*pair.b, 0, round));
     // The last one first: its bytes have had the least time.
     const auto parts = parts_of(round);
-    for (const Part& part : parts | std::views::reverse)
+    for (const Part& part : std::ranges::reverse_view(parts))
       EXPECT_TRUE(
           equal_bytes(region_of(*pair.b) + part.offset, content.data() + part.offset, part.bytes))
           << "round " << round << ", " << part.bytes << " bytes at " << part.offset;
