@@ -1,6 +1,6 @@
 // Puts and signals: where bytes land, in which order they are seen, and what is refused.
 
-#include <ranges>
+#include <algorithm>
 
 #include "conformance/harness.h"
 #include "support/sanitized.h"
@@ -102,8 +102,9 @@ TEST_P(Put, SignalIsSeenAfterTheBytesOfEveryPutBefore) {
     const auto content = content_of(round);
     EXPECT_TRUE(wait_for_signal(*pair.b, 0, round));
     // The last one first: its bytes have had the least time.
-    const auto parts = parts_of(round);
-    for (const Part& part : std::ranges::reverse_view(parts))
+    auto parts = parts_of(round);
+    std::ranges::reverse(parts);
+    for (const Part& part : parts)
       EXPECT_TRUE(
           equal_bytes(region_of(*pair.b) + part.offset, content.data() + part.offset, part.bytes))
           << "round " << round << ", " << part.bytes << " bytes at " << part.offset;
