@@ -191,14 +191,11 @@ bool Ll128AllPairs::set_bulk_buffers(Resources& resources, const Arguments& argu
         !is_aligned(static_cast<std::uint64_t>(launch.flow[i].destination)))
       return false;
   std::ranges::fill(launch.outputs, device::bulk_no_buffer);
-  // Both are looked for, so that what is not mapped is made known by the first call.
-  const bool has_inputs =
-      input_blocks_ == 0 ||
-      set_bulk_peer_buffers(resources, arguments.input, block * input_blocks_, launch.inputs);
-  const bool has_outputs =
-      output_blocks_ == 0 ||
-      set_bulk_peer_buffers(resources, arguments.output, block * output_blocks_, launch.outputs);
-  return has_inputs && has_outputs;
+  if (input_blocks_ > 0 &&
+      !set_bulk_peer_buffers(resources, arguments.input, block * input_blocks_, launch.inputs))
+    return false;
+  return output_blocks_ == 0 ||
+         set_bulk_peer_buffers(resources, arguments.output, block * output_blocks_, launch.outputs);
 }
 
 Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& arguments,
