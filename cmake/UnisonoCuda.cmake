@@ -42,14 +42,26 @@ set(kernels_folder "${PROJECT_BINARY_DIR}/kernels")
 #
 # Compiles `source` into the fat binary `image`, which the file `user` embeds by the name `macro`;
 # `resources` is what ptxas tells of it. Products are rounded before they are added, as on the host.
+# Where ccache keeps objects, images are kept as well: nvcc takes a minute, and a checkout has several
+# builds.
 function(unisono_kernels image resources source user macro)
+  set(script "${PROJECT_SOURCE_DIR}/cmake/CompileKernels.cmake")
+  set(options -fatbin -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -Werror all-warnings
+    -Xptxas -v --threads 0 ${gencode})
+  set(cache "")
+  if(UNISONO_CCACHE)
+    set(cache "$ENV{XDG_CACHE_HOME}")
+    if(NOT cache)
+      set(cache "$ENV{HOME}/.cache")
+    endif()
+    string(APPEND cache "/unisono/kernels")
+  endif()
   add_custom_command(OUTPUT "${image}" "${resources}"
-    COMMAND "${CMAKE_COMMAND}" -E make_directory "${kernels_folder}"
-    COMMAND sh -c "\"$@\" >\"${resources}\" 2>&1 || { cat \"${resources}\" >&2; exit 1; }"
-      nvcc "${UNISONO_NVCC}" -fatbin -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr
-      -Werror all-warnings -Xptxas -v --threads 0 ${gencode}
-      -I "${PROJECT_SOURCE_DIR}/src" -I "${PROJECT_SOURCE_DIR}/include" -o "${image}" "${source}"
-    DEPENDS "${source}" ${ARGN}
+    COMMAND "${CMAKE_COMMAND}" "-DNVCC=${UNISONO_NVCC}" "-DOPTIONS=${options}"
+      "-DINCLUDES=${PROJECT_SOURCE_DIR}/src;${PROJECT_SOURCE_DIR}/include" "-DSOURCE=${source}"
+      "-DDEPENDS=${ARGN}" "-DIMAGE=${image}" "-DRESOURCES=${resources}" "-DCACHE=${cache}"
+      -P "${script}"
+    DEPENDS "${source}" "${script}" ${ARGN}
     COMMENT "Compiling the GPU kernels of ${source} for ${UNISONO_CUDA_ARCHITECTURES}"
     VERBATIM)
   set_property(SOURCE "${user}" APPEND PROPERTY COMPILE_DEFINITIONS "${macro}=\"${image}\"")

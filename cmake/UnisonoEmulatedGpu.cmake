@@ -22,13 +22,12 @@ add_dependencies(gpu_test emulated_gpu)
 
 # unisono_test_emulated(<name> <devices> <SMs> <test>...)
 function(unisono_test_emulated name devices sms)
-  list(JOIN ARGN ":" filter)
   # By a name of its own, which its report has, too.
   add_custom_command(TARGET gpu_test POST_BUILD COMMAND "${CMAKE_COMMAND}" -E create_symlink
     "$<TARGET_FILE_NAME:gpu_test>" "$<TARGET_FILE_DIR:gpu_test>/${name}" VERBATIM)
-  add_test(NAME ${name} COMMAND "$<TARGET_FILE_DIR:gpu_test>/${name}" "--gtest_filter=${filter}")
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS} ENVIRONMENT
-    "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_DEVICES=${devices};UNISONO_EMULATED_SMS=${sms}")
+  unisono_add_tests(${name} "$<TARGET_FILE_DIR:gpu_test>/${name}" ONLY ${ARGN} ENVIRONMENT
+    "LD_LIBRARY_PATH=${emulated_folder}" "UNISONO_EMULATED_DEVICES=${devices}"
+    "UNISONO_EMULATED_SMS=${sms}")
 endfunction()
 
 unisono_test_emulated(gpu_emulated 1 16
@@ -62,7 +61,6 @@ target_link_libraries(nccl_devices_test PRIVATE
 add_dependencies(nccl_devices_test emulated_gpu)
 foreach(suite Devices Hosts)
   string(TOLOWER "nccl_emulated_${suite}" test)
-  add_test(NAME ${test} COMMAND nccl_devices_test "--gtest_filter=*Nccl${suite}.*")
-  set_tests_properties(${test} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS}
-    ENVIRONMENT "LD_LIBRARY_PATH=${emulated_folder};UNISONO_EMULATED_DEVICES=4;UNISONO_EMULATED_SMS=16")
+  unisono_add_tests(${test} nccl_devices_test ONLY "*Nccl${suite}.*" ENVIRONMENT
+    "LD_LIBRARY_PATH=${emulated_folder}" UNISONO_EMULATED_DEVICES=4 UNISONO_EMULATED_SMS=16)
 endforeach()

@@ -46,5 +46,10 @@ string(REPLACE "-O3" "-O2" CMAKE_CXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
 find_program(UNISONO_CCACHE ccache)
 mark_as_advanced(UNISONO_CCACHE)
 if(UNISONO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${UNISONO_CCACHE}")
+  # Another checkout of the same sources finds them, too. The sloppiness is what ccache needs for
+  # precompiled headers; it compares the headers' contents all the same.
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
+    "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    "${UNISONO_CCACHE}")
 endif()

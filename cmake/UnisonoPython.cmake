@@ -27,7 +27,8 @@ install(FILES "${peers_folder}/worker.h" "${peers_folder}/worker.cc" "${peers_fo
 if(UNISONO_KERNELS)
   unisono_kernels("${kernels_folder}/bench.fatbin" "${kernels_folder}/bench_resources.txt"
     "${PROJECT_SOURCE_DIR}/bindings/python/bench/kernels.cu"
-    "${PROJECT_SOURCE_DIR}/bindings/python/bench/kernels.cc" UNISONO_BENCH_KERNEL_IMAGE)
+    "${PROJECT_SOURCE_DIR}/bindings/python/bench/kernels.cc" UNISONO_BENCH_KERNEL_IMAGE
+    "${python_folder}/bench/program.h" ${kernel_sources})
 endif()
 # All of the public API, which _bench and the backend of PyTorch take from it, called here or not.
 target_link_options(_unisono PRIVATE

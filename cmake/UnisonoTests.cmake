@@ -19,8 +19,9 @@ file(GLOB support_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/support
 if(support_sources)
   add_library(unisono_test_support STATIC ${support_sources})
   target_link_libraries(unisono_test_support PUBLIC unisono_all GTest::gtest)
-  target_compile_definitions(unisono_test_support PRIVATE
-    UNISONO_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/support/folders.cc" PROPERTIES
+    SKIP_UNITY_BUILD_INCLUSION ON COMPILE_DEFINITIONS
+    "UNISONO_SOURCE_DIR=\"${PROJECT_SOURCE_DIR}\";UNISONO_BINARY_DIR=\"${PROJECT_BINARY_DIR}\"")
   if(UNISONO_SANITIZE)
     unisono_unity(unisono_test_support ${support_sources})
   endif()
@@ -31,6 +32,34 @@ endif()
 
 # No test may hang the suite; the longest under a sanitizer on two cores stays well below this.
 set(UNISONO_TEST_TIMEOUT_SECONDS 600)
+
+include("${PROJECT_SOURCE_DIR}/tests/rest_tier.cmake")
+
+# unisono_add_tests(<name> <program> [ENVIRONMENT <variable=value>...] [ONLY <filter>...])
+#
+# Adds the ctest `name`, and `name_rest` with the label "rest" for what tests/rest_tier.cmake lists by
+# that name. Instrumented builds run all of a program as one.
+function(unisono_add_tests name program)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "" "ENVIRONMENT;ONLY")
+  set(only "*")
+  if(arg_ONLY)
+    list(JOIN arg_ONLY ":" only)
+  endif()
+  set(rest "${UNISONO_REST_${name}}")
+  set(added ${name})
+  if(UNISONO_SANITIZE OR NOT rest)
+    add_test(NAME ${name} COMMAND ${program} "--gtest_filter=${only}")
+  else()
+    list(JOIN rest ":" rest)
+    add_test(NAME ${name} COMMAND ${program} "--gtest_filter=${only}-${rest}")
+    # GoogleTest has no intersection: what has both lists names the rest in full.
+    add_test(NAME ${name}_rest COMMAND ${program} "--gtest_filter=${rest}")
+    list(APPEND added ${name}_rest)
+    set_tests_properties(${name}_rest PROPERTIES LABELS rest)
+  endif()
+  set_tests_properties(${added} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS}
+    ENVIRONMENT "${arg_ENVIRONMENT}")
+endfunction()
 
 # Tests spend most of their compilation on GoogleTest's header: it is read once, for a program that
 # holds nothing else.
@@ -69,17 +98,14 @@ foreach(folder IN LISTS test_folders)
   list(FILTER helpers EXCLUDE REGEX "_(test|main)\\.cc$")
   add_executable(${name}_test ${sources} ${helpers})
   target_compile_options(${name}_test PRIVATE ${test_options})
-  target_compile_definitions(${name}_test PRIVATE
-    UNISONO_SOURCE_DIR="${PROJECT_SOURCE_DIR}" UNISONO_BINARY_DIR="${PROJECT_BINARY_DIR}")
   # Instrumented code is some ten times slower: tests draw fewer random cases by this.
   if(UNISONO_SANITIZE)
     target_compile_definitions(${name}_test PRIVATE UNISONO_SANITIZED=1)
-    unisono_unity(${name}_test ${sources} ${helpers})
   endif()
+  unisono_unity(${name}_test ${sources} ${helpers})
   target_precompile_headers(${name}_test REUSE_FROM test_headers)
   target_link_libraries(${name}_test PRIVATE unisono_test_support GTest::gtest_main)
-  add_test(NAME ${name} COMMAND ${name}_test)
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${UNISONO_TEST_TIMEOUT_SECONDS})
+  unisono_add_tests(${name} ${name}_test)
 
   # A <word>_main.cc beside the tests is a program of its own, which they start.
   file(GLOB mains CONFIGURE_DEPENDS "${folder}/*_main.cc")

@@ -1,9 +1,9 @@
 # unisono_unity(<target> <source>...)
 #
 # Compiles the sources of a target several at a time: what templates and headers cost is then paid
-# once for them all, which halves the time of an instrumented build. Files of which two define a name
-# of their own alike (functions, types and constants in anonymous namespaces) go to different groups.
-# The plain build compiles every file by itself, and with all warnings.
+# once for them all, which halves the time of an instrumented build and of the tests. Files of which
+# two define a name of their own alike (functions, types and constants in anonymous namespaces) go to
+# different groups. The plain build compiles every file of the library by itself, with all warnings.
 
 set(UNISONO_UNITY_FILES 8)
 
@@ -54,5 +54,6 @@ function(unisono_unity target)
     set_property(SOURCE "${source}" PROPERTY UNITY_GROUP "${target}_${chosen}")
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  target_compile_options(${target} PRIVATE
+    -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()

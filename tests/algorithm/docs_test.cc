@@ -13,6 +13,7 @@
 
 #include "algorithm/algorithm.h"
 #include "base/str.h"
+#include "support/folders.h"
 
 namespace unisono::algorithm {
 namespace {
@@ -80,7 +81,7 @@ struct Row {
 };
 
 std::vector<Row> rows_of_the_page() {
-  std::ifstream page(UNISONO_SOURCE_DIR "/docs/reference/algorithms.md");
+  std::ifstream page(test::source_folder() + "/docs/reference/algorithms.md");
   std::vector<Row> rows;
   for (std::string line; std::getline(page, line);) {
     if (!line.starts_with("| `")) continue;

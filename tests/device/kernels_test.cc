@@ -11,6 +11,7 @@
 
 #include "device/image.h"
 #include "device/kernel_list.h"
+#include "support/folders.h"
 
 namespace unisono::device {
 namespace {
@@ -57,7 +58,7 @@ TEST(Kernels, ReadsWhatTheCompilerTells) {
 
 TEST(Kernels, StayWithinTheirBudgetOfRegistersAndSpills) {
   if (kernel_image() == nullptr) GTEST_SKIP() << "built without nvcc";
-  std::ifstream log(UNISONO_BINARY_DIR "/kernels/resources.txt");
+  std::ifstream log(test::build_folder() + "/kernels/resources.txt");
   ASSERT_TRUE(log) << "the compiler's report is not there";
   const auto uses = read_uses(log);
   std::set<std::string_view> listed;

@@ -10,6 +10,7 @@
 
 #include "engine/reduce/levels.h"
 #include "engine/reduce/reduce.h"
+#include "support/folders.h"
 
 namespace unisono::engine {
 namespace {
@@ -120,7 +121,7 @@ std::vector<std::string> symbols_of(const std::filesystem::path& object) {
 TEST(ReduceDispatch, KernelObjectsShareNoFunctionWithOthers) {
   int objects = 0;
   const std::filesystem::path layer =
-      std::filesystem::path(UNISONO_BINARY_DIR) / "CMakeFiles/unisono_engine.dir/src/engine/reduce";
+      std::filesystem::path(test::build_folder()) / "CMakeFiles/unisono_engine.dir/src/engine/reduce";
   if (!std::filesystem::is_directory(layer)) GTEST_SKIP() << layer << " is not there";
   for (const auto& entry : std::filesystem::directory_iterator(layer)) {
     const std::string file = entry.path().filename().string();

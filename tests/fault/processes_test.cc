@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/str.h"
+#include "support/folders.h"
 #include "support/ranks.h"
 #include "support/sanitized.h"
 
@@ -59,7 +60,7 @@ std::vector<Outcome> run_processes(const test::RanksOptions& options,
       environment.emplace_back("UNISONO_ZERO_COPY=1");
       environment.emplace_back("UNISONO_ZERO_COPY_MIN_BYTES=8KiB");
     }
-    std::vector<std::string> command{std::string(UNISONO_BINARY_DIR) + "/rank", "--stem",
+    std::vector<std::string> command{test::build_folder() + "/rank", "--stem",
                                      stem + "-joined"};
     command.insert(command.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv, envp;

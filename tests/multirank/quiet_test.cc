@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <thread>
 
+#include "support/folders.h"
 #include "support/sanitized.h"
 
 namespace unisono {
@@ -19,7 +20,7 @@ TEST(SmallCalls, NeitherAllocateNorLockNorCallTheSystem) {
   constexpr int tries = 40;
   int code = 3;
   for (int i = 0; i < tries && code == 3; ++i) {
-    const int status = std::system(UNISONO_BINARY_DIR "/quiet");
+    const int status = std::system((test::build_folder() + "/quiet").c_str());
     ASSERT_TRUE(WIFEXITED(status));
     code = WEXITSTATUS(status);
   }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/str.h"
+#include "support/folders.h"
 
 namespace unisono::test {
 namespace {
@@ -91,7 +92,7 @@ Table& as_table(void* table) { return *static_cast<Table*>(table); }
 }  // namespace
 
 Plugin::Plugin()
-    : library_(dlopen(UNISONO_BINARY_DIR "/libnccl-profiler-unisono.so", RTLD_NOW | RTLD_LOCAL)) {
+    : library_(dlopen((build_folder() + "/libnccl-profiler-unisono.so").c_str(), RTLD_NOW | RTLD_LOCAL)) {
   if (library_ == nullptr) {
     std::fputs(dlerror(), stderr);
     std::abort();

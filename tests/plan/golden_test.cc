@@ -7,6 +7,7 @@
 #include "plan/json.h"
 #include "plan/sample_plans.h"
 #include "plan/text.h"
+#include "support/folders.h"
 #include "support/golden.h"
 
 namespace unisono::plan {
@@ -35,7 +36,7 @@ TEST_P(Golden, JsonIsAsBefore) {
 
 // What docs/reference/plan.md reads line by line is what the printer prints.
 TEST(Documentation, ShowsTheRingAsPrinted) {
-  std::ifstream file(UNISONO_SOURCE_DIR "/docs/reference/plan.md");
+  std::ifstream file(test::source_folder() + "/docs/reference/plan.md");
   const std::string page{std::istreambuf_iterator<char>(file), {}};
   const Plan ring = test::ring();
   EXPECT_NE(page.find("```text\n" + print(ring.header, ring.programs[0]) + "```"),

@@ -9,6 +9,7 @@
 #include "plan/check.h"
 #include "plan/sample_plans.h"
 #include "plan/text.h"
+#include "support/folders.h"
 #include "support/random_plan.h"
 #include "support/sanitized.h"
 
@@ -116,7 +117,7 @@ TEST(PlanJson, ChecksWhatItHasRead) {
 
 // The schema's enumerations and limits are those of the code.
 TEST(PlanSchema, AgreesWithTheCode) {
-  std::ifstream file(UNISONO_SOURCE_DIR "/docs/schema/plan-v1.schema.json");
+  std::ifstream file(test::source_folder() + "/docs/schema/plan-v1.schema.json");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   const auto schema = json::parse(text);
   ASSERT_TRUE(schema.ok()) << schema.error().message;

@@ -6,11 +6,13 @@
 #include <fstream>
 #include <iterator>
 
+#include "support/folders.h"
+
 namespace unisono::test {
 namespace {
 
 std::string path_of(std::string_view name) {
-  return std::string(UNISONO_SOURCE_DIR) + "/tests/golden/" + std::string(name);
+  return source_folder() + "/tests/golden/" + std::string(name);
 }
 
 bool is_updating() {

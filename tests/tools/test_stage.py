@@ -9,7 +9,8 @@ from pathlib import Path
 import cpp
 import pytest
 import stage
-from stage import Lane, Log, Outcome, Suite, gtest_outcome, junit_outcome
+from reports import gtest_outcome, junit_outcome
+from stage import Lane, Log, MissingError, Outcome, Suite
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def gtest_report(folder: Path, *cases: dict[str, object]) -> None:
     """Writes a report as GoogleTest does."""
     suites = [{"testsuite": [{"classname": "Plan", **case} for case in cases]}]
-    (folder / "plan_test.json").write_text(json.dumps({"testsuites": suites}))
+    (folder / "plan_test.json").write_text(json.dumps({"testsuites": suites, "time": "1.5s"}))
 
 
 def test_gtest_cases_are_counted_by_their_result(tmp_path: Path) -> None:
@@ -37,14 +38,15 @@ def test_gtest_cases_are_counted_by_their_result(tmp_path: Path) -> None:
     assert (outcome.passed, outcome.failed) == (1, 1)
     assert outcome.failures == ["[thread] Plan.breaks"]
     assert outcome.skipped == ["[thread] Plan.cannot", "[thread] Plan.disabled"]
+    assert outcome.programs == {"[thread] plan_test": 1.5}
 
 
 def test_junit_cases_are_counted_by_their_result(tmp_path: Path) -> None:
     report = tmp_path / "pytest.xml"
     report.write_text(
         "<testsuites><testsuite>"
-        '<testcase classname="a" name="holds"/>'
-        '<testcase classname="a" name="breaks"><failure/></testcase>'
+        '<testcase classname="a" name="holds" time="0.5"/>'
+        '<testcase classname="a" name="breaks" time="0.25"><failure/></testcase>'
         '<testcase classname="a" name="stumbles"><error/></testcase>'
         '<testcase classname="a" name="cannot"><skipped message="no GPU"/></testcase>'
         "</testsuite></testsuites>"
@@ -53,6 +55,7 @@ def test_junit_cases_are_counted_by_their_result(tmp_path: Path) -> None:
     assert (outcome.passed, outcome.failed) == (1, 2)
     assert outcome.failures == ["a::breaks", "a::stumbles"]
     assert outcome.skipped == ["a::cannot: no GPU"]
+    assert outcome.programs == {"a": 0.75}
 
 
 @pytest.mark.parametrize(
@@ -129,6 +132,34 @@ def test_what_was_left_out_is_listed_with_its_reason(
     lines = capsys.readouterr().out.splitlines()
     assert "SKIPPED fuzz: clang is missing" in lines
     assert "1 passed, 0 failed, 1 skipped" in lines[-1]
+
+
+def test_a_part_that_cannot_run_is_skipped_with_its_reason(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def part(log: Log) -> Outcome:
+        raise MissingError("GoogleTest is missing")
+
+    suite = Suite()
+    assert suite.run("c++, build", part).missing == "GoogleTest is missing"
+    assert suite.close() == 1, "nothing was tested"
+    assert "SKIPPED c++, build: GoogleTest is missing" in capsys.readouterr().out
+
+
+def test_the_slowest_steps_and_programs_are_shown(
+    logs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"program {each}" for each in range(stage.SLOWEST + 1)]
+    suite = Suite("fast tier")
+    programs = {name: float(number) for number, name in enumerate(names)}
+    suite.run("c++", lambda _: Outcome(passed=1, programs=programs))
+    assert suite.close(["a note"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    first = lines.index("fast tier, the 10 slowest programs and files of tests: seconds")
+    shown = [line.split()[-1] for line in lines[first + 1 : first + 1 + stage.SLOWEST]]
+    assert shown == [str(each) for each in range(stage.SLOWEST, 0, -1)]
+    assert lines[-2] == "a note"
+    assert lines[-1].startswith("==== 1 passed, 0 failed in ")
 
 
 def test_a_command_that_takes_too_long_is_ended(logs: Path) -> None:

@@ -18,9 +18,9 @@ def test_a_pytorch_that_cannot_be_installed_is_skipped_by_name(
     monkeypatch.setattr(stage, "BUILD", stage.BUILD / "tests")
     suite = stage.Suite()
     suite.run("others", lambda _: stage.Outcome(passed=1))
-    assert torch_backend.run(suite).passed == 0
+    assert suite.run("pytorch, build", torch_backend.build).passed == 0
     assert suite.close() == 0
     said = capsys.readouterr().out
-    assert "SKIPPED pytorch: PyTorch could not be installed: build/tests/logs/pytorch" in said
-    log = stage.BUILD / "logs" / "pytorch, installation.log"
+    assert "SKIPPED pytorch, build: PyTorch could not be installed: build/tests/logs/py" in said
+    log = stage.BUILD / "logs" / "pytorch, build.log"
     assert "torch==0.0.0" in log.read_text()

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from stage import BIN, BUILD, ROOT, Log, Outcome, gtest_outcome
+from reports import gtest_outcome
+from stage import BIN, BUILD, ROOT, Log, MissingError, Outcome
 
 JOBS = str(os.cpu_count() or 1)
 
@@ -23,7 +24,7 @@ SANITIZER_ENVIRONMENT = {
 }
 
 
-def configure(log: Log, build: Path, definitions: list[str]) -> bool:
+def configure(log: Log, build: Path, definitions: Sequence[str]) -> bool:
     """Configures a build folder; a folder that is already configured is brought up to date."""
     return log.run(
         [BIN / "cmake", "-S", ROOT, "-B", build, "-G", "Ninja"]
@@ -39,7 +40,9 @@ def has_gtest() -> bool:
     return subprocess.run(probe, input=text, text=True, capture_output=True).returncode == 0
 
 
-def build(log: Log, name: str, definitions: list[str], targets: Sequence[str] = ()) -> Outcome:
+def build(
+    log: Log, name: str, definitions: Sequence[str] = (), targets: Sequence[str] = ()
+) -> Outcome:
     """Configures build/<name> and builds what is named there, or all."""
     outcome = Outcome()
     folder = BUILD / name
@@ -55,30 +58,35 @@ def build_tests(
     log: Log, name: str, definitions: list[str], targets: Sequence[str] = ()
 ) -> Outcome:
     """Builds all C++ tests in build/<name>, or the targets that are named."""
+    if not has_gtest():
+        raise MissingError("GoogleTest is missing: libgtest-dev")
     common = ["UNISONO_BUILD_TESTS=ON", "UNISONO_WERROR=ON"]
     return build(log, name, [*common, *definitions], targets)
 
 
-def build_instrumented(
-    log: Log, sanitizer: str, compiler: str | None, tests: bool, fuzzers: bool
-) -> Outcome:
-    """Builds tests, fuzzers or both under a sanitizer: by clang, if there is one: it is quicker."""
+def build_instrumented(log: Log, sanitizer: str, fuzzers: bool) -> Outcome:
+    """Builds tests, and fuzzers, under a sanitizer: by clang, if there is one: it is quicker."""
     definitions = [f"UNISONO_SANITIZE={sanitizer}"]
+    compiler = clang()
     if compiler is not None:
         definitions.append(f"CMAKE_CXX_COMPILER={compiler}")
-    if fuzzers:
+    if compiler is not None and fuzzers:
         definitions.append("UNISONO_BUILD_FUZZERS=ON")
-    targets = [] if tests else [f"{name}_fuzz" for name in fuzzer_names()]
-    return build_tests(log, sanitizer, definitions, targets)
+    return build_tests(log, sanitizer, definitions)
 
 
-def run_tests(log: Log, name: str, label: str, again: bool = False) -> Outcome:
-    """Runs the C++ tests of build/<name>, or again the programs that failed in its last run."""
+def run_tests(
+    log: Log, name: str, label: str, chosen: Sequence[str] = (), again: bool = False
+) -> Outcome:
+    """Runs the C++ tests of build/<name>, or again the programs that failed in its last run.
+
+    `chosen` is how ctest is told which; their reports are in build/<name>/results/<log's name>.
+    """
     folder = BUILD / name
-    results = folder / "results"
+    results = folder / "results" / log.path.stem
     shutil.rmtree(results, ignore_errors=True)
-    results.mkdir()
-    ctest = [BIN / "ctest", "--test-dir", folder, "-j", "1" if again else JOBS]
+    results.mkdir(parents=True)
+    ctest = [BIN / "ctest", "--test-dir", folder, "-j", "1" if again else JOBS, *chosen]
     if again:
         ctest.append("--rerun-failed")
     ran = log.run(
@@ -154,6 +162,8 @@ def fuzz(log: Log, seconds: int) -> Outcome:
 
     The table of what they did is build/fuzz.txt.
     """
+    if clang() is None:
+        raise MissingError("clang with libFuzzer (libclang-rt-dev)")
     outcome = Outcome()
     folder = BUILD / "address"
     reports: dict[str, str] = {}

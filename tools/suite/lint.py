@@ -11,6 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import tidy_cache
 from cpp import configure
 from stage import BIN, ROOT, Log, Outcome, Suite
 
@@ -64,20 +65,22 @@ def mypy(log: Log) -> Outcome:
 
 
 def clang_tidy(log: Log, fix: bool) -> Outcome:
-    """The checks of .clang-tidy on every translation unit of the layers."""
+    """The checks of .clang-tidy on every translation unit of the layers that has changed."""
     outcome = Outcome()
     build = ROOT / "build" / "test"
     if not outcome.check("clang-tidy: configure", configure(log, build, [])):
         return outcome
-    units = [
-        entry["file"]
-        for entry in json.loads((build / "compile_commands.json").read_text())
-        if Path(entry["file"]).is_relative_to(ROOT / "src")
-    ]
+    clean = tidy_cache.of_build(build, ROOT, BIN / "ninja", BIN / "clang-tidy")
+    keys: dict[str, str | None] = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        if Path(entry["file"]).is_relative_to(ROOT / "src"):
+            keys[entry["file"]] = clean.key(entry["command"], entry["output"])
     # The build's -Werror is for its own compiler's warnings, not for clang's.
     command = [BIN / "clang-tidy", "--quiet", "-p", build, "--extra-arg=-Wno-error"]
     if fix:
         command.append("--fix")
+    changed = [unit for unit, key in sorted(keys.items()) if not clean.is_clean(key)]
+    outcome.passed += len(keys) - len(changed)
 
     def check(unit: str) -> tuple[str, bool, Log]:
         own = Log(f"clang-tidy/{Path(unit).relative_to(ROOT)}", log.background)
@@ -85,9 +88,11 @@ def clang_tidy(log: Log, fix: bool) -> Outcome:
 
     # Fixing several units at a time would write one header twice.
     with ThreadPoolExecutor(1 if fix else os.cpu_count() or 1) as pool:
-        for unit, ok, own in pool.map(check, sorted(set(units))):
+        for unit, ok, own in pool.map(check, changed):
             log.cpu_seconds += own.cpu_seconds
-            if not outcome.check(f"clang-tidy {Path(unit).relative_to(ROOT)}", ok):
+            if outcome.check(f"clang-tidy {Path(unit).relative_to(ROOT)}", ok):
+                clean.add(keys[unit])
+            else:
                 log.append(own)
     return outcome
 

@@ -1,47 +1,44 @@
-"""Builds and runs all tests, and ends with a line that sums them up.
+"""Builds and runs the tests of a tier, and ends with a line that sums them up.
 
-Without options: format, lint and types, the C++ tests, the Python tests, the documentation.
+tools/test runs the fast tier: layout, lint and types, the C++ and Python tests that are quick.
+tools/test --rest runs what that leaves out, and .ci/run both. Parts can be named instead.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from dataclasses import dataclass
 from functools import partial
 
+import compiler_cache
 import cpp
 import lint
+import python_tests
 import torch_backend
-from stage import BIN, BUILD, ROOT, Lane, Log, Outcome, Suite, pytest
+from faults import fault_injections
+from stage import BIN, BUILD, Lane, Log, Outcome, Suite
 
-SANITIZERS = ("thread", "address")
-
-
-def python_tests(log: Log, quick: bool, again: bool = False) -> Outcome:
-    """Every pytest of the tree."""
-    return pytest(log, "pytest", *(["-m", "not slow"] if quick else []), again=again)
+FAST, REST = "fast", "rest"
+Work = Callable[[Log], Outcome]
 
 
-def fault_injections(log: Log, injections: int) -> Outcome:
-    """Jobs that are harmed; what needs root is left out without it."""
-    found = BUILD / "logs" / "fault_soak.json"
-    found.unlink(missing_ok=True)
-    soak = [BIN / "python", ROOT / "tools" / "fault_soak", "--out", found]
-    # The same jobs in every run; other seeds are for longer ones.
-    log.run([*soak, "--injections", str(injections), "--seed", "1"])
-    outcome = Outcome()
-    if not outcome.check("fault_soak ran to its end", found.exists()):
-        return outcome
-    for row in json.loads(found.read_text())["kinds"]:
-        name = f"fault_soak: {row['kind']}"
-        if "left_out" in row:
-            outcome.skipped.append(f"{name}: {row['left_out']}")
-        else:
-            outcome.check(name, row["as_it_should"] == row["injections"])
-    return outcome
+@dataclass(frozen=True)
+class Part:
+    """One part of the suite.
+
+    Builds and analysers run in the background, in the order of the list. Tests run beside them,
+    each after the build that it needs. `again` runs only what failed.
+    """
+
+    name: str
+    tier: str
+    work: Work
+    is_build: bool = False
+    after: str | None = None
+    again: Work | None = None
 
 
 def documentation(log: Log) -> Outcome:
@@ -53,112 +50,130 @@ def documentation(log: Log) -> Outcome:
     return outcome
 
 
-def main() -> int:
-    """Runs the command line."""
-    parser = argparse.ArgumentParser(prog="tools/test", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="leave out what is slow")
-    parser.add_argument(
-        "--sanitizers",
-        action="store_true",
-        help="all C++ tests again under ASan and UBSan, and under TSan",
-    )
-    parser.add_argument("--faults", type=int, default=0, metavar="N", help="jobs to harm")
-    parser.add_argument("--fuzz", type=int, default=0, metavar="SECONDS", help="for each fuzzer")
-    parser.add_argument(
-        "--pytorch", action="store_true", help="the quick tests of tests/pytorch, with a PyTorch"
-    )
-    arguments = parser.parse_args()
+def parts(injections: int, fuzz_seconds: int) -> list[Part]:
+    """All parts, in the order in which they start.
 
-    suite = Suite()
-    run(suite, arguments)
-    return suite.close()
+    The thread sanitizer's build is first of the rest: its tests take longest.
+    """
+
+    def build(name: str, tier: str, work: Work) -> Part:
+        return Part(f"{name}, build", tier, work, is_build=True)
+
+    def tests(name: str, tier: str, work: Callable[..., Outcome], after: str | None = None) -> Part:
+        needed = None if after is None else f"{after}, build"
+        return Part(name, tier, work, after=needed, again=partial(work, again=True))
+
+    def sanitized(name: str, fuzzers: bool) -> list[Part]:
+        title = f"c++ {name} sanitizer"
+        run = partial(cpp.run_tests, name=name, label=f"[{name}] ")
+        make = partial(cpp.build_instrumented, sanitizer=name, fuzzers=fuzzers)
+        return [build(title, REST, make), tests(title, REST, run, after=title)]
+
+    plain = partial(cpp.run_tests, name="test", label="")
+    pytests = python_tests.tier
+    return [
+        *[Part(name, FAST, check) for name, check in lint.quick_checks()],
+        build("c++", FAST, partial(cpp.build_tests, name="test", definitions=[])),
+        tests("python", FAST, partial(pytests, fast=True)),
+        tests("c++", FAST, partial(plain, chosen=("-LE", REST)), after="c++"),
+        Part("docs", REST, documentation),
+        build("wheel", REST, python_tests.build_wheel),
+        tests("c++, rest", REST, partial(plain, chosen=("-L", REST)), after="c++"),
+        build("pytorch", REST, torch_backend.build),
+        tests("python, rest", REST, partial(pytests, fast=False), after="wheel"),
+        # Nothing else of the suite compiles the benches.
+        build("benches", REST, partial(cpp.build, name="test", targets=("benches",))),
+        tests("pytorch", REST, torch_backend.run_tests, after="pytorch"),
+        Part("faults", REST, partial(fault_injections, injections=injections), after="c++, build"),
+        *sanitized("thread", fuzzers=False),
+        *sanitized("address", fuzzers=True),
+        Part(
+            "fuzz",
+            REST,
+            partial(cpp.fuzz, seconds=fuzz_seconds),
+            after="c++ address sanitizer, build",
+        ),
+        Part(
+            "clang-tidy",
+            REST,
+            partial(lint.clang_tidy, fix=False),
+            is_build=True,
+            after="c++, build",
+        ),
+    ]
 
 
-def run(suite: Suite, arguments: argparse.Namespace) -> None:
-    """Runs the parts: compilers and analysers in the background, tests at the same time.
+def with_needed(chosen: Iterable[Part], every: list[Part]) -> list[Part]:
+    """The chosen parts and the builds that they need, in the order of the list."""
+    names = {part.name for part in chosen}
+    names |= {part.after for part in every if part.name in names and part.after}
+    return [part for part in every if part.name in names]
+
+
+def run(suite: Suite, chosen: list[Part]) -> None:
+    """Runs parts: compilers and analysers in the background, tests at the same time.
 
     Tests wait much (for deadlines, for ranks that were killed), so compilers find the processors
     idle, and being nice leave them to the tests otherwise.
     """
     builders, runners = Lane(), Lane()
-    builds: dict[str, Future[Outcome]] = {}
+    begun: dict[str, Future[Outcome]] = {}
 
-    def build(name: str, part: Callable[[Log], Outcome]) -> None:
-        builds[name] = builders.add(partial(suite.run, f"{name}, build", part, background=True))
+    def ended(part: Part) -> Outcome:
+        if part.after is not None:
+            built = begun[part.after].result()
+            if built.missing:
+                suite.skip(part.name, built.missing)
+            if built.failed or built.missing:
+                return built
+        return suite.run(part.name, part.work, background=part.is_build, again=part.again)
 
-    def run_built(
-        name: str,
-        part: Callable[[Log], Outcome],
-        after: str | None = None,
-        again: Callable[[Log], Outcome] | None = None,
-    ) -> None:
-        def after_build() -> Outcome:
-            built = builds[after or name].result()
-            return built if built.failed else suite.run(name, part, again=again)
-
-        runners.add(after_build)
-
-    for name, check in lint.quick_checks():
-        runners.add(partial(suite.run, name, check))
-    if arguments.quick:
-        suite.skip("docs", "--quick")
-    else:
-        runners.add(partial(suite.run, "docs", documentation))
-
-    gtest = cpp.has_gtest()
-    if gtest:
-        # The benches, too: nothing else of the suite compiles them.
-        build("c++", lambda log: cpp.build_tests(log, "test", [], targets=("all", "benches")))
-        part = partial(cpp.run_tests, name="test", label="")
-        run_built("c++", part, again=partial(part, again=True))
-    else:
-        suite.skip("c++", "GoogleTest is missing: libgtest-dev")
-
-    if arguments.faults <= 0:
-        suite.skip("faults", "asked for by --faults N")
-    elif gtest:
-        part = partial(fault_injections, injections=arguments.faults)
-        run_built("faults", part, after="c++")
-
-    compiler = cpp.clang()
-    fuzzed = gtest and compiler is not None and arguments.fuzz > 0
-    if arguments.fuzz <= 0:
-        suite.skip("fuzz", "asked for by --fuzz SECONDS")
-    elif not fuzzed:
-        suite.skip("fuzz", "missing: libgtest-dev, or clang with libFuzzer (libclang-rt-dev)")
-    # The thread sanitizer first: its tests take longest, and should not be what is left over.
-    for sanitizer in SANITIZERS:
-        name = f"c++ {sanitizer} sanitizer"
-        fuzzers = fuzzed and sanitizer == "address"
-        if not arguments.sanitizers:
-            suite.skip(name, "asked for by --sanitizers")
-        elif not gtest:
-            suite.skip(name, "GoogleTest is missing: libgtest-dev")
-        if fuzzers or (gtest and arguments.sanitizers):
-            part = partial(cpp.build_instrumented, sanitizer=sanitizer, compiler=compiler)
-            build(name, partial(part, tests=arguments.sanitizers, fuzzers=fuzzers))
-
-    if arguments.quick:
-        suite.skip("clang-tidy", "--quick")
-    else:
-        tidy = partial(lint.clang_tidy, fix=False)
-        builders.add(partial(suite.run, "clang-tidy", tidy, background=True))
-    # Behind the C++ tests: it installs what was built for them.
-    pytests = partial(python_tests, quick=arguments.quick)
-    runners.add(partial(suite.run, "python", pytests, again=partial(pytests, again=True)))
-    if arguments.pytorch:
-        runners.add(partial(torch_backend.run, suite))
-    else:
-        suite.skip("pytorch", "asked for by --pytorch")
-    if gtest and arguments.sanitizers:
-        for sanitizer in SANITIZERS:
-            part = partial(cpp.run_tests, name=sanitizer, label=f"[{sanitizer}] ")
-            run_built(f"c++ {sanitizer} sanitizer", part, again=partial(part, again=True))
-    if fuzzed:
-        fuzz = partial(cpp.fuzz, seconds=arguments.fuzz)
-        run_built("fuzz", fuzz, after="c++ address sanitizer")
+    for part in chosen:
+        lane = builders if part.is_build else runners
+        begun[part.name] = lane.add(partial(ended, part))
     builders.close()
     runners.close()
+
+
+def main() -> int:
+    """Runs the command line."""
+    parser = argparse.ArgumentParser(prog="tools/test", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="only these, as --list names them")
+    parser.add_argument("--rest", action="store_true", help="what the fast tier leaves out")
+    parser.add_argument("--list", action="store_true", help="the parts of both tiers")
+    parser.add_argument("--faults", type=int, default=200, metavar="N", help="jobs to harm")
+    parser.add_argument(
+        "--fuzz", type=int, default=10, metavar="SECONDS", help="the time of each fuzzer"
+    )
+    parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+
+    every = parts(arguments.faults, arguments.fuzz)
+    if arguments.list:
+        for part in every:
+            print(f"{part.tier}  {part.name}")
+        return 0
+    unknown = set(arguments.parts) - {part.name for part in every}
+    if unknown:
+        parser.error(f"no part is called {', '.join(sorted(unknown))}; --list names them")
+    tier = REST if arguments.rest else FAST
+    wanted = [
+        part
+        for part in every
+        if (part.name in arguments.parts if arguments.parts else part.tier == tier)
+    ]
+    name = ", ".join(arguments.parts) or f"{tier} tier"
+    suite = Suite(name, arguments.started)
+    run(suite, with_needed(wanted, every))
+    sums = BUILD / "tiers"
+    notes = [compiler_cache.summary()]
+    if arguments.rest:
+        notes += [f"{path.stem} tier: {path.read_text()}" for path in sums.glob(f"{FAST}.txt")]
+    status = suite.close(notes)
+    if not arguments.parts:
+        sums.mkdir(exist_ok=True)
+        (sums / f"{tier}.txt").write_text(suite.sum())
+    return status
 
 
 if __name__ == "__main__":

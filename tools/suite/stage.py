@@ -1,16 +1,15 @@
-"""Runs the parts of the test suite in two lanes, and sums up what they found."""
+"""Runs the parts of the test suite in two lanes; sums up what they found and their times."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import threading
 import time
-import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +29,18 @@ _FAILURE = re.compile(r": Failure$|^E  |(ERROR|WARNING): \w+Sanitizer|runtime er
 BACKGROUND_NICENESS = 10
 
 
+# The slowest steps and programs that are shown.
+SLOWEST = 10
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one part took: seconds from its beginning to its end, and of all processors."""
+
+    seconds: float
+    cpu_seconds: float
+
+
 @dataclass
 class Outcome:
     """What one part found."""
@@ -40,6 +51,10 @@ class Outcome:
     failures: list[str] = field(default_factory=list)
     # A program crashed, hung, leaked or raced: not a matter of load, whatever a second run says.
     has_crashed: bool = False
+    # Why the part could not run on this machine.
+    missing: str = ""
+    # The seconds of each program or file of tests.
+    programs: dict[str, float] = field(default_factory=dict)
 
     def check(self, name: str, ok: bool) -> bool:
         """Counts one check that either holds or does not."""
@@ -56,6 +71,11 @@ class Outcome:
         self.failed += other.failed
         self.skipped += other.skipped
         self.failures += other.failures
+        self.programs.update(other.programs)
+
+
+class MissingError(Exception):
+    """A part cannot run on this machine; the text says why."""
 
 
 class Log:
@@ -138,14 +158,23 @@ class Suite:
     Some tests wait for real time while compilers run. Where a part has few failures and no crash,
     they are run again alone once all parts have ended: those that then pass do not fail the suite,
     but are listed as unstable.
+
+    `started` is when the command began, by the clock of the system: the set-up before this program
+    counts in the total.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "tests", started: float | None = None) -> None:
+        self.name = name
         self.total = Outcome()
         self.again: list[tuple[str, Callable[[Log], Outcome], Outcome]] = []
         self.unstable: list[str] = []
-        self.started = time.monotonic()
-        self.cpu_seconds = 0.0
+        self.steps: dict[str, Step] = {}
+        self.started = time.time() if started is None else started
+        # What the shell that became this program has waited for: the set-up.
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if started is not None:
+            cpu_seconds = before.ru_utime + before.ru_stime
+            self.steps["set-up"] = Step(time.time() - started, cpu_seconds)
         self.lock = threading.Lock()
 
     def run(
@@ -169,6 +198,9 @@ class Suite:
         log = Log(name, background)
         try:
             outcome = part(log)
+        except MissingError as missing:
+            self.skip(name, str(missing))
+            return Outcome(missing=str(missing))
         except Exception as error:  # whatever it is, the other lane goes on and the suite fails
             outcome = Outcome(failed=1, failures=[f"{name}: {error}"])
         seconds = time.monotonic() - started
@@ -178,7 +210,7 @@ class Suite:
         cpu = f" ({log.cpu_seconds:.0f} s of processor)" if log.cpu_seconds else ""
         verdict = "FAILED" if outcome.failed else "ok"
         with self.lock:
-            self.cpu_seconds += log.cpu_seconds
+            self.steps[name] = Step(seconds, log.cpu_seconds)
             print(f"{name:<28} {verdict:<7} {counts} in {seconds:.0f} s{cpu}", flush=True)
             if outcome.failed:
                 log.show_failures()
@@ -200,23 +232,44 @@ class Suite:
                 self.total.failures.remove(failure)
             self.unstable += failed.failures
 
-    def close(self) -> int:
-        """Prints what failed, what was skipped, and the sum; the exit status."""
+    def show_times(self) -> None:
+        """Prints the slowest steps and the slowest programs and files of tests."""
+        steps = sorted(self.steps.items(), key=lambda each: -each[1].seconds)[:SLOWEST]
+        if not steps:
+            return
+        print(f"{self.name}, the {len(steps)} slowest steps: seconds, seconds of processors")
+        for name, step in steps:
+            print(f"  {step.seconds:7.1f} {step.cpu_seconds:7.1f}  {name}")
+        programs = sorted(self.total.programs.items(), key=lambda each: -each[1])[:SLOWEST]
+        if programs:
+            print(f"{self.name}, the {len(programs)} slowest programs and files of tests: seconds")
+        for name, seconds in programs:
+            print(f"  {seconds:7.1f}          {name}")
+
+    def sum(self) -> str:
+        """How many tests ended in which way, and the time until now."""
+        parts = [f"{self.total.passed} passed", f"{self.total.failed} failed"]
+        if self.unstable:
+            parts.append(f"{len(self.unstable)} unstable")
+        if self.total.skipped:
+            parts.append(f"{len(self.total.skipped)} skipped")
+        cpu_seconds = sum(step.cpu_seconds for step in self.steps.values())
+        cpu = f" ({cpu_seconds:.0f} s of processor)" if cpu_seconds else ""
+        return f"{', '.join(parts)} in {time.time() - self.started:.0f} s{cpu}"
+
+    def close(self, notes: Sequence[str] = ()) -> int:
+        """Prints what failed, what was skipped, the notes, and the sum; the exit status."""
         self.run_again()
+        self.show_times()
         for unstable in self.unstable:
             print(f"UNSTABLE {unstable}: failed next to other work, passed alone")
         for failure in self.total.failures:
             print(f"FAILED {failure}")
         for skipped in self.total.skipped:
             print(f"SKIPPED {skipped}")
-        seconds = time.monotonic() - self.started
-        parts = [f"{self.total.passed} passed", f"{self.total.failed} failed"]
-        if self.unstable:
-            parts.append(f"{len(self.unstable)} unstable")
-        if self.total.skipped:
-            parts.append(f"{len(self.total.skipped)} skipped")
-        cpu = f" ({self.cpu_seconds:.0f} s of processor)" if self.cpu_seconds else ""
-        print(f"==== {', '.join(parts)} in {seconds:.0f} s{cpu} ====")
+        for note in notes:
+            print(note)
+        print(f"==== {self.sum()} ====")
         sys.stdout.flush()
         return 1 if self.total.failed or not self.total.passed else 0
 
@@ -234,52 +287,3 @@ class Lane:
     def close(self) -> None:
         """Waits for all parts to end."""
         self.pool.shutdown()
-
-
-def gtest_outcome(folder: Path, label: str) -> Outcome:
-    """The sum of GoogleTest's JSON reports in a folder."""
-    outcome = Outcome()
-    for path in sorted(folder.glob("*.json")):
-        for suite in json.loads(path.read_text())["testsuites"]:
-            for case in suite["testsuite"]:
-                name = f"{label}{case['classname']}.{case['name']}"
-                if case["status"] == "NOTRUN" or case["result"] == "SKIPPED":
-                    outcome.skipped.append(name)
-                else:
-                    outcome.check(name, "failures" not in case)
-    return outcome
-
-
-def junit_outcome(path: Path) -> Outcome:
-    """The sum of a JUnit report."""
-    outcome = Outcome()
-    for case in ElementTree.parse(path).getroot().iter("testcase"):
-        name = f"{case.get('classname')}::{case.get('name')}"
-        skipped = case.find("skipped")
-        if skipped is not None:
-            outcome.skipped.append(f"{name}: {skipped.get('message')}")
-        else:
-            failed = case.find("failure") is not None or case.find("error") is not None
-            outcome.check(name, not failed)
-    return outcome
-
-
-def pytest(
-    log: Log,
-    name: str,
-    *arguments: str,
-    environment: dict[str, str] | None = None,
-    again: bool = False,
-) -> Outcome:
-    """Runs pytest, or again what failed in its last run; its report is build/logs/<name>.xml."""
-    report = BUILD / "logs" / f"{name}.xml"
-    report.unlink(missing_ok=True)
-    command = [BIN / "python", "-m", "pytest", "-q", f"--junit-xml={report}", *arguments]
-    command += ["-o", f"cache_dir={BUILD / 'logs' / f'{name}_cache'}"]
-    if again:
-        command += ["--last-failed", "--last-failed-no-failures=none"]
-    ran = log.run([*command], environment)
-    outcome = junit_outcome(report) if report.exists() else Outcome()
-    if not ran and not outcome.failed:
-        outcome.check("pytest", False)
-    return outcome

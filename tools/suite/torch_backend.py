@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from functools import partial
 
-from stage import BIN, BUILD, ROOT, Log, Outcome, Suite, pytest
+import python_tests
+from stage import BIN, BUILD, ROOT, Log, MissingError, Outcome
 
 LOCK = ROOT / "tools" / "lock-torch.txt"
 FOLDER = BUILD / "torch"
@@ -32,20 +32,18 @@ def install(log: Log) -> bool:
     return True
 
 
-def tests(log: Log, again: bool) -> Outcome:
-    """The quick tests; the backend is compiled before them, where no deadline counts that."""
+def build(log: Log) -> Outcome:
+    """Installs PyTorch and compiles the backend, so that no test's deadline counts that."""
+    if not install(log):
+        where = log.path.relative_to(ROOT)
+        raise MissingError(f"PyTorch could not be installed: {where}")
     outcome = Outcome()
     imported = log.run([BIN / "python", "-c", "import unisono.torch"], WITH_PYTORCH)
-    if outcome.check("import unisono.torch", imported):
-        quick = ("-m", "not slow", "tests/pytorch")
-        outcome.add(pytest(log, "pytorch", *quick, environment=WITH_PYTORCH, again=again))
+    outcome.check("import unisono.torch", imported)
     return outcome
 
 
-def run(suite: Suite) -> Outcome:
-    """Adds the part to a suite. A machine without a network skips it, and says so."""
-    log = Log("pytorch, installation")
-    if install(log):
-        return suite.run("pytorch", partial(tests, again=False), again=partial(tests, again=True))
-    suite.skip("pytorch", f"PyTorch could not be installed: {log.path.relative_to(ROOT)}")
-    return Outcome()
+def run_tests(log: Log, again: bool = False) -> Outcome:
+    """The tests that are not for tools/pytorch_matrix alone."""
+    chosen = ("-m", "not matrix", "tests/pytorch")
+    return python_tests.run(log, "pytorch", *chosen, environment=WITH_PYTORCH, again=again)
