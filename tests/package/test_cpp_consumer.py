@@ -14,6 +14,9 @@ ROOT = Path(__file__).resolve().parents[2]
 RANKS = 4
 RUN_SECONDS = 60
 
+# The library is installed, and the example built, once for all tests.
+pytestmark = pytest.mark.xdist_group("installed library")
+
 
 def tool(name: str) -> str:
     """A build tool, from this environment if it has one."""

@@ -18,6 +18,8 @@ import pytest
 from python.hosts import Hosts, finish, make_hosts, make_slurm
 from unisono.errors import MachineError
 
+pytestmark = pytest.mark.xdist_group("network namespaces")
+
 # Twice, because a second communicator must not read what was left for the first.
 PROGRAM = """
 import os, socket, sys

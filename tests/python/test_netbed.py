@@ -22,17 +22,19 @@ from unisono.netbed import Netbed, Shape, bed, guardian, parse_rate, parse_shape
 LIMIT_SECONDS = 60
 
 
-def can_make_namespaces() -> bool:
+# Netbeds that are made at the same time remove what the other one's maker left.
+pytestmark = pytest.mark.xdist_group("network namespaces")
+needs_root = pytest.mark.usefixtures("namespaces")
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> None:
+    """Skips where no netbed can be made."""
     try:
         with Netbed(Shape(1, 1, parse_rate("1mbit"))):
-            return True
-    except MachineError:
-        return False
-
-
-needs_root = pytest.mark.skipif(
-    not can_make_namespaces(), reason="needs root, iproute2 and a kernel with veth, bridge and tbf"
-)
+            pass
+    except MachineError as error:
+        pytest.skip(f"needs root, iproute2 and a kernel with veth, bridge and tbf: {error}")
 
 
 def mine(pid: int) -> list[str]:

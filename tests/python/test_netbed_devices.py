@@ -21,9 +21,12 @@ EMULATED = {
 LIMIT_SECONDS = 300
 LEAST_BYTES = 1_000_000
 
-pytestmark = pytest.mark.skipif(
-    not DRIVER.exists(), reason=f"no emulated GPU at {DRIVER}; UNISONO_GPU_BUILD names a build"
-)
+pytestmark = [
+    pytest.mark.xdist_group("network namespaces"),
+    pytest.mark.skipif(
+        not DRIVER.exists(), reason=f"no emulated GPU at {DRIVER}; UNISONO_GPU_BUILD names a build"
+    ),
+]
 
 
 def sent(made: Netbed, node: int) -> int:

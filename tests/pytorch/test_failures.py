@@ -10,6 +10,7 @@ import pytest
 from pytorch.ranks import PATIENCE, PROGRAMS, Outcome, run
 
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
+pytestmark = pytest.mark.xdist_group("pytorch failures")
 
 REFUSED = {
     "sparse": r"ValueError: all_reduce on rank \d got a tensor of layout Sparse and shape \[3, 3\]",

@@ -13,6 +13,7 @@ pytest.importorskip("torch.distributed", reason="PyTorch is not installed: uniso
 c10d = pytest.importorskip("torch._C._distributed_c10d")
 if not hasattr(c10d, "HealthCheckHook"):
     pytest.skip("PyTorch before 2.15 records its own backends alone", allow_module_level=True)
+pytestmark = pytest.mark.xdist_group("pytorch flight_recorder")
 
 SIZE = 3
 PREFIX = "trace_"

@@ -9,7 +9,10 @@ from pytorch.ranks import Outcome, checks_of, run, ways_of_training
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are no two GPUs")
+pytestmark = [
+    pytest.mark.xdist_group("pytorch gpus"),
+    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are no two GPUs"),
+]
 
 REFUSED = {
     "sparse": r"ValueError: all_reduce on rank \d got a tensor of layout Sparse",

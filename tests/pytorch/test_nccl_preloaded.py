@@ -10,7 +10,10 @@ from unisono.launcher import nccl_library
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are no two GPUs")
+pytestmark = [
+    pytest.mark.xdist_group("pytorch nccl_preloaded"),
+    pytest.mark.skipif(torch.cuda.device_count() < 2, reason="there are no two GPUs"),
+]
 
 RANKS = min(torch.cuda.device_count(), 4)
 # Relative, of ten steps; sums of two terms are the same in any order.

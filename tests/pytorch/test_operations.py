@@ -4,6 +4,7 @@ import pytest
 from pytorch.ranks import Outcome, checks_of, run
 
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
+pytestmark = pytest.mark.xdist_group("pytorch operations")
 
 SHAPES = [
     pytest.param((2, 1), id="2 ranks"),

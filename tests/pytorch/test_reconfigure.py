@@ -7,10 +7,13 @@ from pytorch.ranks import Outcome, run
 
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(
-    not hasattr(torch.distributed.ProcessGroup, "reconfigure"),
-    reason="PyTorch before 2.14 cannot reconfigure groups",
-)
+pytestmark = [
+    pytest.mark.xdist_group("pytorch reconfigure"),
+    pytest.mark.skipif(
+        not hasattr(torch.distributed.ProcessGroup, "reconfigure"),
+        reason="PyTorch before 2.14 cannot reconfigure groups",
+    ),
+]
 
 REFUSED = {
     "before": r"ValueError: all_reduce on rank \d of group '0': the group has no members",

@@ -5,6 +5,7 @@ from pytorch.ranks import Outcome, checks_of, run
 
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
 torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.xdist_group("pytorch standard")
 
 SHAPES = [
     pytest.param(2, id="2 ranks"),

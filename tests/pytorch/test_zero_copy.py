@@ -6,7 +6,10 @@ from pytorch.ranks import Outcome, checks_of, run
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
 torch = pytest.importorskip("torch")
 
-pytestmark = pytest.mark.skipif(torch.cuda.device_count() == 0, reason="there is no GPU")
+pytestmark = [
+    pytest.mark.xdist_group("pytorch zero_copy"),
+    pytest.mark.skipif(torch.cuda.device_count() == 0, reason="there is no GPU"),
+]
 
 PROGRAM = "zero_copy.py"
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
