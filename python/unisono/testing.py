@@ -20,7 +20,7 @@ def run_ranks(
     function: Callable[[Communicator], T],
     nodes: int = 1,
     *,
-    timeout: float = 30,
+    timeout: float = 120,
     **options: Unpack[InitOptions],
 ) -> list[T]:
     """Calls `function` with each rank's communicator, every rank in a thread of its own.

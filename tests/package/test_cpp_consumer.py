@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 RANKS = 4
-RUN_SECONDS = 60
+RUN_SECONDS = 180
 
 # The library is installed, and the example built, once for all tests.
 pytestmark = pytest.mark.xdist_group("installed library")

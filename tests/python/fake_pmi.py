@@ -35,7 +35,7 @@ class FakePmi:
         program: str,
         environment: dict[str, str],
         of_rank: Callable[[int], dict[str, str]] = lambda _: {},
-        timeout: float = 60,
+        timeout: float = 180,
     ) -> list[tuple[int, str]]:
         """Runs a Python program on all ranks; each one's exit code and output."""
         processes, threads = [], []
@@ -113,5 +113,5 @@ class FakePmi:
             self._arrivals += 1
             self._changed.notify_all()
             self._changed.wait_for(
-                lambda: self._is_over or self._arrivals >= (turn + 1) * self.size, timeout=60
+                lambda: self._is_over or self._arrivals >= (turn + 1) * self.size, timeout=180
             )

@@ -16,7 +16,7 @@ from pathlib import Path
 from unisono.errors import MachineError
 from unisono.netbed import Netbed, parse_shape
 
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 180
 SLURM = ("munged", "slurmctld", "slurmd", "srun", "sinfo")
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "SLURM_", "PMI", "OMPI_", "UNISONO_")
 

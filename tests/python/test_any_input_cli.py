@@ -24,7 +24,8 @@ from unisono.cli.app import app
 from unisono.simulate import builtin_clusters, load_cluster, to_yaml
 from unisono.synthesize import builtin_links
 
-SECONDS = 20
+# Of the processor: other work on the machine does not count.
+SECONDS = 60
 # A fixed seed: a failure must come back.
 THOROUGH = settings(
     max_examples=30,
@@ -224,7 +225,7 @@ def lines(draw, command: str, folder: Path) -> list[str]:
 def answer(words: list[str]) -> tuple[int, str]:
     """What the installed program would print, and its exit status."""
     output, errors = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    began = time.monotonic()
+    began = time.process_time()
     with (
         mock.patch.object(sys, "argv", ["unisono", *words]),
         contextlib.redirect_stdout(output),
@@ -232,7 +233,7 @@ def answer(words: list[str]) -> tuple[int, str]:
         pytest.raises(SystemExit) as ended,
     ):
         cli.main()
-    took = time.monotonic() - began
+    took = time.process_time() - began
     assert took < SECONDS, f"{words} took {took:.1f} s"
     code = ended.value.code
     assert code is None or isinstance(code, int), code

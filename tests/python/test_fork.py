@@ -48,8 +48,8 @@ CASES = {
             queue = context.Queue()
             worker = context.Process(target=work, args=(queue,))
             worker.start()
-            assert queue.get(timeout=20) == [True] * 4
-            worker.join(20)
+            assert queue.get(timeout=120) == [True] * 4
+            worker.join(120)
             assert worker.exitcode == 0
             check()
         with context.Pool(2) as pool:
@@ -99,5 +99,5 @@ CASES = {
 def test_a_forked_process_leaves_the_ranks_alone(case, nodes, tmp_path, capfd):
     program = tmp_path / "rank.py"
     program.write_text(textwrap.dedent(PRELUDE) + textwrap.dedent(CASES[case]))
-    outcome = launch([str(program)], 2, nodes=nodes, timeout=60)
+    outcome = launch([str(program)], 2, nodes=nodes, timeout=240)
     assert outcome.exit_code == 0, capfd.readouterr().out

@@ -26,7 +26,7 @@ import os, socket, sys
 import numpy as np
 import unisono
 for turn in range(2):
-    with unisono.init(timeout=60, bootstrap_timeout=60) as comm:
+    with unisono.init(timeout=120, bootstrap_timeout=120) as comm:
         total = comm.all_reduce(np.arange(100_000) + comm.rank)[-1]
         place = f"{comm.rank}/{comm.size} {comm.node}/{comm.nodes} local {comm.local_rank}"
         # One write: launchers keep lines whole.

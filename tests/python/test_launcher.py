@@ -1,41 +1,25 @@
-"""Jobs of real processes: results, output, exit codes, a killed rank, Ctrl-C."""
+"""Jobs of real processes: results, output, exit codes, a killed rank, a killed launcher."""
 
-import os
-import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 import unisono
+from python.jobs import LIMIT_SECONDS, NEVER, patient, run_job
 from unisono import launcher
 from unisono.job_folder import job_folder, sweep
 from unisono.launcher import launch
 
-# Long enough for a loaded machine; a job that hangs is ended by it and fails its test.
-LIMIT_SECONDS = 60
-
 
 @pytest.fixture
 def job(tmp_path, capfdbinary):
-    """Runs the lines after `comm = unisono.init()` on some ranks: the outcome and their output."""
-
-    def run(lines, ranks, **options):
-        script = tmp_path / "ranks.py"
-        head = "import os, signal, sys, time, numpy as np, unisono\n"
-        script.write_text(head + textwrap.dedent(lines))
-        # The log goes where the output goes; what it says is not tested here.
-        environment = {"UNISONO_LOG": "off", **options.pop("environment", {})}
-        outcome = launch(
-            [str(script)], ranks, timeout=LIMIT_SECONDS, environment=environment, **options
-        )
-        return outcome, sorted(capfdbinary.readouterr().out.decode().splitlines())
-
-    return run
+    return partial(run_job, tmp_path, capfdbinary)
 
 
 COLLECTIVES = """
@@ -107,48 +91,48 @@ def test_ranks_get_the_users_own_secret(job, tmp_path):
 
 
 def test_a_rank_that_fails_ends_the_others_and_is_named(job):
-    start = time.monotonic()
-    outcome, _ = job("sys.exit(7) if os.environ['UNISONO_RANK'] == '1' else time.sleep(300)", 3)
+    # Ranks that were not ended would let the time limit of the test expire.
+    outcome, _ = job("sys.exit(7) if os.environ['UNISONO_RANK'] == '1' else time.sleep(1000)", 3)
     assert outcome == unisono.launcher.Outcome(7, 1, "rank 1 exited with code 7")
     assert not outcome.ok
-    assert time.monotonic() - start < LIMIT_SECONDS
 
 
 def test_ranks_that_ignore_the_request_to_end_are_killed(job):
     outcome, _ = job(
         """
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        sys.exit(7) if os.environ["UNISONO_RANK"] == "1" else time.sleep(300)
+        sys.exit(7) if os.environ["UNISONO_RANK"] == "1" else time.sleep(1000)
         """,
         2,
     )
     assert outcome.failed_rank == 1
 
 
-def test_a_killed_rank_is_named_by_all_others_and_none_hangs(job):
+def test_a_killed_rank_is_named_by_all_others_and_none_hangs(job, monkeypatch):
+    patient(monkeypatch)
     outcome, output = job(
-        """
-        comm = unisono.init(timeout=40)
+        f"""
+        comm = unisono.init(timeout={NEVER})
         comm.all_reduce(np.ones(10))
         if comm.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        start = time.monotonic()
         try:
             while True:
                 comm.all_reduce(np.ones(10), algorithm="ring")
         except unisono.PeerError as error:
-            print(type(error).__name__, error.rank, time.monotonic() - start < 20)
+            print(type(error).__name__, error.rank)
         """,
         3,
     )
     assert outcome == unisono.launcher.Outcome(137, 1, "rank 1 was killed by SIGKILL")
-    assert output == ["[0] PeerError 1 True", "[2] PeerError 1 True"]
+    assert output == ["[0] PeerError 1", "[2] PeerError 1"]
 
 
-def test_a_killed_rank_across_nodes(job):
+def test_a_killed_rank_across_nodes(job, monkeypatch):
+    patient(monkeypatch)
     outcome, output = job(
-        """
-        comm = unisono.init(timeout=40)
+        f"""
+        comm = unisono.init(timeout={NEVER})
         comm.all_reduce(np.ones(10), algorithm="ring")
         if comm.rank == 1:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -168,12 +152,12 @@ def test_a_killed_rank_across_nodes(job):
 def test_stop_ends_the_ranks(job):
     stop = threading.Event()
     threading.Timer(0.5, stop.set).start()
-    outcome, _ = job("time.sleep(300)", 2, stop=stop)
+    outcome, _ = job("time.sleep(1000)", 2, stop=stop)
     assert outcome.message == "the ranks were told to stop"
 
 
 def test_the_time_can_be_limited(tmp_path):
-    outcome = launch(["-c", "import time; time.sleep(300)"], 2, timeout=0.3)
+    outcome = launch(["-c", "import time; time.sleep(1000)"], 2, timeout=0.3)
     assert (outcome.exit_code, outcome.message) == (124, "the ranks were ended: 0.3 s are over")
 
 
@@ -209,7 +193,7 @@ import os, sys, time
 from pathlib import Path
 def stay():
     Path(sys.argv[1], str(os.getpid())).touch()
-    time.sleep(300)
+    time.sleep(1000)
 """
 LEADS = """
 for lead in (lambda: os.setpgid(0, 0), os.setsid):
@@ -217,7 +201,7 @@ for lead in (lambda: os.setpgid(0, 0), os.setsid):
         lead()
         stay()
 """
-SHELL = "touch $1/$$; sh -c 'touch $1/$$; sleep 300; true' x $1; true"
+SHELL = "touch $1/$$; sh -c 'touch $1/$$; sleep 1000; true' x $1; true"
 KINDS = {
     "ranks": ["-c", STAYS + "stay()"],
     "under a shell": ["sh", "-c", SHELL, "x"],
@@ -232,8 +216,8 @@ def alive(pid):
         return False
 
 
-def awaited(condition, seconds=LIMIT_SECONDS):
-    deadline = time.monotonic() + seconds
+def awaited(condition):
+    deadline = time.monotonic() + LIMIT_SECONDS
     while not (met := condition()) and time.monotonic() < deadline:
         time.sleep(0.01)
     return met
@@ -253,9 +237,9 @@ def test_ranks_end_with_a_launcher_that_is_killed(tmp_path, monkeypatch, kind, p
     killed.kill()
     killed.wait()
     started = [int(path.name) for path in pids.iterdir()]
-    assert awaited(lambda: not any(map(alive, started)), 2), kind
+    assert awaited(lambda: not any(map(alive, started))), kind
     # The guardian takes the folder, too.
-    assert awaited(lambda: not list(place.iterdir()), 2)
+    assert awaited(lambda: not list(place.iterdir()))
 
 
 def test_the_next_run_sweeps_the_folders_of_the_dead_and_of_them_alone(tmp_path, monkeypatch):
@@ -268,7 +252,7 @@ def test_the_next_run_sweeps_the_folders_of_the_dead_and_of_them_alone(tmp_path,
         with job_folder() as folder:
             (folder / "rendezvous").touch()
             print(folder, flush=True)
-            time.sleep(300)
+            time.sleep(1000)
     """
     command = [sys.executable, "-c", textwrap.dedent(script)]
     makers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -324,102 +308,6 @@ def test_a_job_goes_on_without_its_guardian(job, monkeypatch):
     assert output == ["[0] ran", "[1] ran"]
 
 
-WAITING = {
-    "collective": "comm.all_reduce(np.ones(3))",
-    "work": "comm.all_reduce(np.ones(3), async_op=True).wait()",
-    "message": "comm.recv(np.ones(3), 0)",
-    "split": "comm.split(0)",
-}
-
-
-@pytest.mark.parametrize("waiting", WAITING)
-def test_control_c_ends_a_wait_as_keyboard_interrupt(job, waiting):
-    """Rank 1 interrupts itself while rank 0 does not come."""
-    outcome, output = job(
-        f"""
-        import threading
-        comm = unisono.init(timeout=50)
-        comm.barrier()
-        if comm.rank == 0:
-            time.sleep(0.6)
-            try:
-                comm.barrier()
-            except unisono.Error as error:
-                print(error.rank)
-            sys.exit()
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
-        start = time.monotonic()
-        try:
-            {WAITING[waiting]}
-        except KeyboardInterrupt:
-            print("interrupted", time.monotonic() - start < 10)
-        try:
-            comm.barrier()
-        except unisono.AbortedError as error:
-            print(error.rank)
-        """,
-        2,
-    )
-    assert outcome.ok, (outcome, output)
-    assert output == ["[0] 1", "[1] 1", "[1] interrupted True"]
-
-
-def test_control_c_while_joining(tmp_path):
-    script = """
-        import os, signal, threading, unisono
-        # A job in the background ignores it.
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-        try:
-            unisono.init(0, 2, rendezvous="file://%s/meet", secret="s", interface="127.0.0.1")
-        except KeyboardInterrupt:
-            print("interrupted")
-    """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script % tmp_path)],
-        capture_output=True,
-        timeout=LIMIT_SECONDS,
-        text=True,
-    )
-    assert (done.returncode, done.stdout) == (0, "interrupted\n"), done.stderr
-
-
-def test_control_c_of_the_launcher_reaches_every_rank(tmp_path):
-    ready = tmp_path / "ready"
-    ready.mkdir()
-    script = f"""
-        import pathlib, sys, unisono
-        from unisono.launcher import launch
-        ranks = '''
-        import pathlib, unisono, numpy as np
-        comm = unisono.init()
-        pathlib.Path("{ready}", str(comm.rank)).touch()
-        try:
-            comm.recv(np.ones(1), 1 - comm.rank)
-        except KeyboardInterrupt:
-            print("interrupted")
-            raise SystemExit(3)
-        '''
-        import textwrap
-        outcome = launch(["-c", textwrap.dedent(ranks)], 2)
-        print(outcome.exit_code, outcome.message)
-    """
-    started = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + LIMIT_SECONDS
-    while len(list(ready.iterdir())) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    os.kill(started.pid, signal.SIGINT)
-    output, _ = started.communicate(timeout=LIMIT_SECONDS)
-    lines = sorted(output.splitlines())
-    assert lines == [
-        "130 all ranks were ended by SIGINT",
-        "[0] interrupted",
-        "[1] interrupted",
-    ]
-
-
 def test_a_program_may_end_without_waiting(job):
     """Neither a call that runs nor a communicator that lives on keeps a process from its end."""
     outcome, output = job(
@@ -436,64 +324,3 @@ def test_a_program_may_end_without_waiting(job):
     )
     assert outcome.ok, (outcome, output)
     assert output == ["[0] end", "[1] end"]
-
-
-def test_the_others_go_on_if_they_are_to(job):
-    outcome, output = job(
-        """
-        comm = unisono.init(timeout=40)
-        if comm.rank == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        try:
-            while True:
-                comm.all_reduce(np.ones(10))
-        except unisono.PeerError as error:
-            rest = comm.shrink([error.rank])
-        time.sleep(1.5)  # longer than the launcher gives ranks for their last words
-        print(rest.all_reduce(np.array([comm.rank]))[0])
-        """,
-        3,
-        keep_going=True,
-    )
-    assert outcome == unisono.launcher.Outcome(0, 1, "rank 1 was killed by SIGKILL")
-    assert output == ["[0] 2", "[2] 2"]
-
-
-def test_survivors_go_on_in_the_next_epoch_whatever_a_rank_says_that_wakes_up_in_the_old(job):
-    outcome, output = job(
-        """
-        import subprocess
-        comm = unisono.init(timeout=2)
-        comm.all_reduce(np.ones(10))
-        late = comm.rank == 1
-        if late:
-            subprocess.Popen(["sh", "-c", f"sleep 6; kill -CONT {os.getpid()}"])
-            os.kill(os.getpid(), signal.SIGSTOP)
-        try:
-            while True:
-                comm.all_reduce(np.ones(10))
-        except unisono.PeerError as error:
-            culprit = error.rank
-        if late:
-            print("late", culprit)
-            sys.exit()
-        comm = comm.shrink([culprit])
-        epoch = comm.record()["epoch"]
-        end, rounds = time.monotonic() + 8, 0
-        while True:  # until all have seen the late one come
-            rounds += 1
-            assert comm.all_reduce(np.array([comm.rank]))[0] == 1
-            if comm.all_reduce(np.array([float(time.monotonic() > end)]), "max")[0]:
-                break
-        print("epoch", epoch, comm.world_ranks)
-        """,
-        3,
-        keep_going=True,
-    )
-    assert outcome.ok, (outcome, output)
-    assert output == ["[0] epoch 1 [0, 2]", "[1] late 1", "[2] epoch 1 [0, 2]"]
-
-
-def test_a_job_whose_ranks_all_fail_has_failed_however_it_goes_on(job):
-    outcome, _ = job("sys.exit(3)", 2, keep_going=True)
-    assert outcome == unisono.launcher.Outcome(3, 0, "rank 0 exited with code 3")

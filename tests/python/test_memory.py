@@ -57,7 +57,7 @@ def measured_on(nodes, tmp_path):
     """The sums over 4 ranks."""
     script = tmp_path / "rank.py"
     script.write_text(textwrap.dedent(RANK))
-    outcome = launch([str(script), str(tmp_path / "rank")], 4, nodes=nodes, timeout=60)
+    outcome = launch([str(script), str(tmp_path / "rank")], 4, nodes=nodes, timeout=180)
     assert outcome.exit_code == 0
     ranks = [json.loads((tmp_path / f"rank{rank}").read_text()) for rank in range(4)]
     return {name: sum(rank[name] for rank in ranks) for name in ranks[0]}
@@ -83,7 +83,7 @@ def test_the_report_is_what_the_processes_grew_by(tmp_path):
 def test_the_bench_measures_and_keeps_the_limit(tmp_path):
     rows = tmp_path / "rows.json"
     outcome = launch(
-        ["bench/memory.py", "--communicators", "3", "--json", str(rows)], 3, timeout=60
+        ["bench/memory.py", "--communicators", "3", "--json", str(rows)], 3, timeout=180
     )
     assert outcome.exit_code == 0
     stages = json.loads(rows.read_text())["rows"]

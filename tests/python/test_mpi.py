@@ -14,7 +14,7 @@ from unisono.join import _check_mpi_size
 
 PROGRAM = """
 import numpy as np, unisono
-with unisono.init(timeout=60, bootstrap_timeout=60) as comm:
+with unisono.init(timeout=100, bootstrap_timeout=100) as comm:
     total = comm.all_reduce(np.array([comm.rank + 1]))[0]
     print(f"rank {comm.rank} of {comm.size}: {total}", flush=True)
 """

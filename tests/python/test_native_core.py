@@ -48,7 +48,7 @@ def test_a_system_that_is_too_old_is_named_with_both_remedies(
         env={"PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=False,
     )
     assert done.returncode == 1

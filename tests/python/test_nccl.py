@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from unisono.launcher import launch, nccl_library
 
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 180
 
 # A rank that knows NCCL's interface only. argv: rank, ranks, the unique id in hexadecimal or "".
 RANK = """

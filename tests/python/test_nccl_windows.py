@@ -7,7 +7,7 @@ import textwrap
 import pytest
 from unisono.launcher import Outcome, launch
 
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 180
 
 # What every rank begins with: a communicator of all.
 BEGIN = """

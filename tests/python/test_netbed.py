@@ -19,7 +19,7 @@ from unisono.errors import MachineError, MisuseError
 from unisono.launcher import launch
 from unisono.netbed import Netbed, Shape, bed, guardian, parse_rate, parse_shape
 
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = 180
 
 
 # Netbeds that are made at the same time remove what the other one's maker left.

@@ -155,7 +155,7 @@ def test_python_calls_on_the_nodes_of_a_netbed(
     try:
         with Netbed(parse_shape("2x2", "", 1)) as made:
             outcome = launch(
-                [str(script)], 4, nodes=2, places=made, timeout=60, prefix_output=False
+                [str(script)], 4, nodes=2, places=made, timeout=180, prefix_output=False
             )
     except MachineError as error:
         pytest.skip(str(error))

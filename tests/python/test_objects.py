@@ -31,7 +31,7 @@ def alone(program: str, **more: str) -> subprocess.CompletedProcess[str]:
     kept = {name: text for name, text in os.environ.items() if not LAUNCHERS.match(name)}
     command = [sys.executable, "-c", program]
     return subprocess.run(
-        command, env={**kept, **more}, capture_output=True, text=True, timeout=60, check=False
+        command, env={**kept, **more}, capture_output=True, text=True, timeout=180, check=False
     )
 
 

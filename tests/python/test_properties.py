@@ -43,7 +43,7 @@ class Ranks:
     def ask(self, question):
         for questions in self._questions:
             questions.put(question)
-        answers = [answers.get(timeout=60) for answers in self._answers]
+        answers = [answers.get(timeout=180) for answers in self._answers]
         for _, error in answers:
             if error is not None:
                 raise error
@@ -52,7 +52,7 @@ class Ranks:
     def close(self):
         for questions in self._questions:
             questions.put(None)
-        self._job.join(60)
+        self._job.join(180)
 
 
 @pytest.fixture(scope="module")

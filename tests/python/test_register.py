@@ -274,7 +274,7 @@ def test_programs_are_registered_and_run_by_processes(tmp_path, capfd, nodes):
     script = tmp_path / "ranks.py"
     script.write_text(textwrap.dedent(PROCESSES))
     arguments = [library / "all_to_next.py", library / "ring_all_reduce.py", tests]
-    outcome = launch([str(one) for one in (script, *arguments)], 4, nodes=nodes, timeout=60)
+    outcome = launch([str(one) for one in (script, *arguments)], 4, nodes=nodes, timeout=180)
     output = capfd.readouterr().out.split()
     assert outcome.ok, (outcome, output)
     assert output.count("right") == 4

@@ -113,7 +113,7 @@ def test_registered_programs_serve_calls_on_tensors(tmp_path, capfd, ranks, node
     script = tmp_path / "ranks.py"
     script.write_text(textwrap.dedent(PROCESSES))
     paths = [LIBRARY / "all_to_next.py", LIBRARY / "ring_all_reduce.py"]
-    outcome = launch([str(one) for one in (script, *paths)], ranks, nodes=nodes, timeout=90)
+    outcome = launch([str(one) for one in (script, *paths)], ranks, nodes=nodes, timeout=180)
     output = capfd.readouterr()
     assert outcome.ok, (outcome, output)
     assert output.out.split().count("right") == ranks

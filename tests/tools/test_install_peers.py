@@ -31,7 +31,7 @@ def machine(tmp_path: Path) -> Path:
 def install(machine: Path, *peers: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PATH": str(machine / "bin")}
     command = [str(machine / "tools" / "install_peers"), *peers]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180)
 
 
 def add(machine: Path, name: str, text: str) -> None:

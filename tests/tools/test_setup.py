@@ -49,7 +49,7 @@ def setup(machine: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         env={"PATH": str(machine / "bin"), "HOME": os.environ.get("HOME", "/")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
 
 

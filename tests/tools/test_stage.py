@@ -172,7 +172,7 @@ def test_a_command_that_takes_too_long_is_ended(logs: Path) -> None:
 
 
 def test_lanes_run_beside_each_other_and_in_order() -> None:
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=180)
     done: list[str] = []
 
     def part(name: str) -> Outcome:

@@ -18,7 +18,7 @@ def rewritten(folder: Path, *home: str) -> str:
     metadata = info / "METADATA"
     metadata.write_text(f"Metadata-Version: 2.4\nName: unisono\nVersion: 1.2.3\n\n{README}")
     command = [sys.executable, str(ROOT / "tools" / "wheel_readme"), str(folder), *home]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     return metadata.read_text()
 
@@ -45,6 +45,6 @@ def test_without_an_address_links_keep_their_text(tmp_path: Path) -> None:
 
 def test_an_address_that_is_none_is_named(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "tools" / "wheel_readme"), str(tmp_path), "unisono"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180)
     assert done.returncode != 0
     assert "unisono is no repository's address" in done.stderr

@@ -6,15 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 PROGRAM = """
-import os, signal, sys, time
+import glob, os, signal, sys, time
 import numpy as np
 import unisono
-comm = unisono.init(timeout=3)
+comm = unisono.init(timeout=100)
 for i in range(3):
     comm.all_reduce(np.ones(10))
 if comm.rank == 2:
@@ -22,15 +24,17 @@ if comm.rank == 2:
     if fault == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if fault == "outside":
-        time.sleep(8)
+        # Until all have written their records.
+        while len(glob.glob(os.environ["UNISONO_DUMP_DIRECTORY"] + "/*.json")) < comm.size:
+            time.sleep(0.05)
         sys.exit(0)
     if fault == "skipped":
-        comm.all_gather(np.ones(10))
+        comm.all_gather(np.ones(10), timeout=3)
         sys.exit(0)
-    comm.all_reduce(np.ones(11 if fault == "size" else 10))
+    comm.all_reduce(np.ones(11 if fault == "size" else 10), timeout=3)
 else:
-    comm.all_reduce(np.ones(10))
-    comm.all_gather(np.ones(10))
+    comm.all_reduce(np.ones(10), timeout=3)
+    comm.all_gather(np.ones(10), timeout=3)
 """
 
 
@@ -69,31 +73,39 @@ def test_the_rank_that_a_real_job_hangs_on_is_named(
 
 
 GROUPS = """
-import glob, os, time
+import os, time
 import unisono
-comm = unisono.init(timeout=60)
+comm = unisono.init(timeout=100)
 half = comm.split(comm.rank // 2, comm.rank)
 comm.barrier()
 if comm.rank == 0:
     half.abort()
-until = time.monotonic() + 60
-mine = f"unisono-{comm.id}-{comm.rank}.json"
-while time.monotonic() < until and not os.path.exists(os.path.join(FOLDER, mine)):
+# A rank that is gone is another failure: none leaves before the test has read the records.
+while not os.path.exists("READ"):
     time.sleep(0.02)
-# Nobody leaves before all have looked: a rank that is gone is another failure.
-time.sleep(0.5)
 os._exit(0)
 """
+LIMIT_SECONDS = 120
 
 
 def test_a_group_that_fails_asks_the_peers_of_its_other_groups(tmp_path: Path) -> None:
     program, dumps = tmp_path / "program.py", tmp_path / "dumps"
     dumps.mkdir()
-    program.write_text(GROUPS.replace("FOLDER", repr(str(dumps))))
-    unisono("run", "-n", "4", "--keep-going", str(program),
-            UNISONO_DUMP_DIRECTORY=str(dumps), UNISONO_LOG="off")  # fmt: skip
-    records = [json.loads(path.read_text()) for path in dumps.iterdir()]
-    world = {one["rank"]: one for one in records if one["group"] == "world"}
+    program.write_text(GROUPS.replace("READ", str(tmp_path / "read")))
+    job = subprocess.Popen(
+        [sys.executable, "-m", "unisono.cli", "run", "-n", "4", "--keep-going", str(program)],
+        env={**os.environ, "UNISONO_DUMP_DIRECTORY": str(dumps), "UNISONO_LOG": "off"},
+    )
+    try:
+        until = time.monotonic() + LIMIT_SECONDS
+        world: dict[int, Any] = {}
+        while len(world) < 4 and time.monotonic() < until:
+            time.sleep(0.05)
+            records = [json.loads(path.read_text()) for path in dumps.glob("*.json")]
+            world = {one["rank"]: one for one in records if one["group"] == "world"}
+    finally:
+        (tmp_path / "read").touch()
+        job.wait(LIMIT_SECONDS)
     assert sorted(world) == [0, 1, 2, 3]
     assert world[0]["cause"] == "failure"
     # Of no part in the group that the program aborted, and without a call that waits. Rank 1 may

@@ -16,11 +16,11 @@ from typing import Any
 
 from unisono.live import Overview, ask
 
-LIMIT_S = 60
+LIMIT_S = 180
 PROGRAM = """
     import json, os, pathlib, sys, time
     import numpy as np, unisono
-    comm = unisono.init(timeout=300)
+    comm = unisono.init(timeout=1000)
     part = comm.split(comm.rank % 2)
     x = np.ones(64, np.float32)
     for _ in range(8):

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -77,9 +76,7 @@ def test_a_browser_shows_who_is_stopped(tmp_path: Path) -> None:
         look(job.job, "stuck outside communication")
         server = WatchServer(render_watch(0.5), 0, job.job)
         try:
-            begun = time.monotonic()
             done = dump_dom(server.url, tmp_path, 1280, 900, 5000)
-            assert time.monotonic() - begun < LIMIT_S
         finally:
             server.close()
     found = Cells(done.stdout).texts

@@ -192,7 +192,7 @@ def test_communicators_of_this_process_over_http() -> None:
 
 def test_ranks_of_other_processes(tmp_path: Path) -> None:
     with running(tmp_path, 2) as job:
-        look = of_host(job.job)()
+        look = of_host(job.job, patience_s=180)()
         assert look.silent == 0
         assert sorted((one["group"], one["rank"]) for one in look.records) == [
             ("world", 0), ("world", 1), ("world/0.0", 0), ("world/0.1", 0),

@@ -237,7 +237,7 @@ def test_the_slow_rank_of_a_real_job(tmp_path: Path) -> None:
     records.mkdir()
     script = tmp_path / "ranks.py"
     script.write_text(textwrap.dedent(PROGRAM).replace("{FOLDER!r}", str(records)))
-    assert launch([str(script)], 4, timeout=60).ok
+    assert launch([str(script)], 4, timeout=180).ok
     page = tmp_path / "profile.html"
     done = CliRunner().invoke(
         app, ["profile", str(records), "--json", str(tmp_path / "out.json"), "--html", str(page)]
@@ -282,7 +282,7 @@ def test_the_slow_link_of_a_real_job(tmp_path: Path) -> None:
     records.mkdir()
     script = tmp_path / "ranks.py"
     script.write_text(textwrap.dedent(SLOW_LINK).replace("{FOLDER!r}", str(records)))
-    assert launch([str(script)], 4, timeout=60).ok
+    assert launch([str(script)], 4, timeout=180).ok
     page, out = tmp_path / "profile.html", tmp_path / "out.json"
     done = CliRunner().invoke(
         app, ["profile", str(records), "--json", str(out), "--html", str(page)]
