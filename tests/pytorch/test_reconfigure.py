@@ -55,8 +55,6 @@ def test_a_process_that_does_not_come_is_named_in_time(outcome: Outcome) -> None
     (text,) = outcome.reports["late"]
     assert "DistBackendError: reconfigure on rank" in text, text
     assert re.search(r"\b1\b", text), text
-    (seconds,) = outcome.reports["late seconds"]
-    assert float(seconds) < 20, outcome.text()
     (text,) = outcome.reports["after"]
     assert "the group has no members" in text, text
     assert outcome.reports["alone"] == ["rank 0 of 1: 0"], outcome.text()

@@ -5,24 +5,43 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import torch
 import torch.distributed as dist
 import unisono.torch
 from checks import rank, report, size
 
+# A deadline that never expires: a call that should end before hangs, and is ended from outside.
+NEVER = datetime.timedelta(seconds=1000)
+
+
+def begin(limit: str | None) -> None:
+    """Makes the group. Its calls get a limit in seconds, if any, when all ranks are there."""
+    dist.init_process_group("unisono", timeout=NEVER)
+    if limit is not None:
+        dist.barrier()
+        limit_of_calls = datetime.timedelta(seconds=float(limit))
+        dist.distributed_c10d._set_pg_timeout(limit_of_calls, dist.group.WORLD)
+
+
+def stay_until_all_have_come() -> None:
+    """Keeps each rank until all are here. Rank 0, which has the store, leaves last."""
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"here/{rank()}", "")
+    store.wait([f"here/{other}" for other in range(size())], NEVER)
+    store.set(f"leaves/{rank()}", "")
+    if rank() == 0:
+        store.wait([f"leaves/{other}" for other in range(size())], NEVER)
+
 
 def said(name, call) -> None:
     """Reports the kind and the text of the exception that the call raises."""
-    begin = time.monotonic()
     try:
         call()
     except (ValueError, RuntimeError, dist.DistError) as error:
         report(name, f"{type(error).__name__}: {error}")
     else:
         report(name, "nothing")
-    report(name + " seconds", str(time.monotonic() - begin))
 
 
 def bad_arguments() -> None:
@@ -114,10 +133,9 @@ def others_go_on() -> None:
 
 def rank_does_not_come() -> None:
     """The last rank calls nothing until the others have given up."""
-    if rank() == size() - 1:
-        time.sleep(8)
-        return
-    said("late", lambda: dist.all_reduce(torch.ones(100)))
+    if rank() < size() - 1:
+        said("late", lambda: dist.all_reduce(torch.ones(100)))
+    stay_until_all_have_come()
 
 
 def callback_waits_for_a_rank_that_does_not_come() -> None:
@@ -126,49 +144,47 @@ def callback_waits_for_a_rank_that_does_not_come() -> None:
     future = dist.all_reduce(x, async_op=True).get_future()
     if rank() == size() - 1:
         future.wait()
-        time.sleep(8)
+        stay_until_all_have_come()
         return
 
     def inner(_: torch.futures.Future) -> list[torch.Tensor]:
         return dist.all_reduce(y, async_op=True).get_future().wait()
 
     said("late", future.then(inner).wait)
+    stay_until_all_have_come()
 
 
 def destroyed_in_a_callback() -> None:
     """The group goes while one of its futures' callbacks runs, and while another one blocks."""
     go_on, sent = threading.Event(), threading.Event()
     other = 1 - rank()
-    blocked = dist.irecv(torch.zeros(2), other).get_future().then(lambda _: go_on.wait(60))
+    blocked = dist.irecv(torch.zeros(2), other).get_future().then(lambda _: go_on.wait(1000))
     last = dist.irecv(torch.zeros(2), other, tag=1).get_future()
-    last = last.then(lambda _: sent.wait(60) and dist.destroy_process_group())
+    last = last.then(lambda _: sent.wait(1000) and dist.destroy_process_group())
     dist.barrier()
     dist.send(torch.ones(2), other)
     dist.send(torch.ones(2), other, tag=1)
     sent.set()
-    begin = time.monotonic()
     last.wait()
-    report("destroyed", str(time.monotonic() - begin))
+    report("destroyed")
     go_on.set()
     report("blocked", str(blocked.wait()))
 
 
 def monitored_barrier_without_some() -> None:
     """Ranks 1 and 2 do not come."""
-    if rank() in (1, 2):
-        time.sleep(8)
-        return
-    limit = datetime.timedelta(seconds=3)
-    said("missing", lambda: dist.monitored_barrier(timeout=limit))
+    if rank() not in (1, 2):
+        limit = datetime.timedelta(seconds=3)
+        said("missing", lambda: dist.monitored_barrier(timeout=limit))
+    stay_until_all_have_come()
 
 
 def monitored_barrier_without_patience() -> None:
     """Rank 1 comes late; the barrier asks who is there now."""
-    if rank() == 1:
-        time.sleep(4)
-        return
-    said("negative", lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=-3)))
-    said("missing", lambda: dist.monitored_barrier(timeout=datetime.timedelta()))
+    if rank() == 0:
+        said("negative", lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=-3)))
+        said("missing", lambda: dist.monitored_barrier(timeout=datetime.timedelta()))
+    stay_until_all_have_come()
 
 
 def destroyed_while_pending() -> None:
@@ -176,9 +192,8 @@ def destroyed_while_pending() -> None:
     store = dist.distributed_c10d._get_default_store()
     if rank() == 0:
         work = dist.all_reduce(torch.ones(4), async_op=True)
-        begin = time.monotonic()
         dist.destroy_process_group()
-        report("destroyed", str(time.monotonic() - begin))
+        report("destroyed")
         said("pending", work.wait)
         store.set("reported", "")
     else:
@@ -189,12 +204,14 @@ def aborted() -> None:
     """Rank 0 gives up; the others are told."""
     group = dist.group.WORLD
     dist.barrier()
+    store = dist.distributed_c10d._get_default_store()
     if rank() == 0:
         work = dist.all_reduce(torch.ones(4), async_op=True)
         group.abort()
         said("aborted", work.wait)
+        store.set("aborted", "")
     else:
-        time.sleep(0.5)
+        store.wait(["aborted"], NEVER)
         # The first may be complete: rank 0 has done its part of it.
         said("aborted", lambda: [dist.all_reduce(torch.ones(4)) for _ in range(2)])
 
@@ -215,8 +232,7 @@ def timeout_of_one_wait() -> None:
 
 
 if __name__ == "__main__":
-    limit = datetime.timedelta(seconds=float(os.environ.get("LIMIT", "60")))
-    dist.init_process_group("unisono", timeout=limit)
+    begin(os.environ.get("LIMIT"))
     globals()[sys.argv[1]]()
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -2,14 +2,13 @@
 
 import datetime
 import os
-import time
 
 import torch
 import torch.distributed as dist
 import unisono.torch
 from checks import rank, report, size
 
-LIMIT = datetime.timedelta(seconds=30)
+LIMIT = datetime.timedelta(seconds=1000)
 PLACE, PLACES = rank(), size()  # of the process, before and after its rank changes
 
 
@@ -67,10 +66,8 @@ def main() -> None:
     # again.
     handles = handles_of(store, "third", list(range(PLACES - 1)))
     if PLACE == 0:
-        start = time.monotonic()
         limit = datetime.timedelta(seconds=2)
         report("late", refusal(dist._reconfigure, uuid=3, handles=handles, timeout=limit))
-        report("late seconds", str(time.monotonic() - start))
         report("after", refusal(summed))
         dist._reconfigure(uuid=4, handles=[dist._get_reconfigure_handle()]).wait()
         report("alone", summed())

@@ -12,7 +12,7 @@ import unisono.torch  # noqa: F401
 from torch import nn
 
 folder, steps, loses_a_rank = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "broken"
-dist.init_process_group("unisono", timeout=datetime.timedelta(seconds=30))
+dist.init_process_group("unisono", timeout=datetime.timedelta(seconds=120))
 rank = dist.get_rank()
 torch.manual_seed(0)
 model = nn.parallel.DistributedDataParallel(nn.Linear(5, 1))

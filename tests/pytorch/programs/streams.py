@@ -10,7 +10,7 @@ from checks import all_of, check, mine, rank, run_all, same, size, use_device
 
 NAN = float("nan")
 # Of new groups too, which without it wait half an hour for ranks that are out of step.
-LIMIT = datetime.timedelta(seconds=30)
+LIMIT = datetime.timedelta(seconds=90)
 # Some tenths of a second on a stream.
 CYCLES = 500_000_000
 LARGE = 1 << 22

@@ -25,7 +25,7 @@ def lighthouse(store: dist.TCPStore) -> tuple[str, LighthouseServer | None]:
     if rank() > 0:
         return store.get("lighthouse").decode(), None
     server = LighthouseServer(
-        bind="127.0.0.1:0", min_replicas=2, join_timeout_ms=20000, heartbeat_timeout_ms=2000
+        bind="127.0.0.1:0", min_replicas=2, join_timeout_ms=60000, heartbeat_timeout_ms=10000
     )
     address = server.address().replace(os.uname().nodename, "127.0.0.1")
     store.set("lighthouse", address)
