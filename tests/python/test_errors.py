@@ -253,7 +253,7 @@ def test_another_secret_is_refused(tmp_path):
                 rendezvous=(tmp_path / "meet").as_uri(),
                 secret=["right", "wrong"][rank],
                 interface="127.0.0.1",
-                bootstrap_timeout=1.0,
+                bootstrap_timeout=3.0,
             )
         except unisono.Error as error:
             errors[rank] = error

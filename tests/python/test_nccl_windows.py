@@ -115,6 +115,6 @@ def test_ranks_with_one_key_meet() -> None:
 
 def test_ranks_with_different_keys_do_not(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     keys = "a key of many characters,another one of them"
-    outcome = run(ENCRYPTION, 2, KEYS=keys, UNISONO_BOOTSTRAP_TIMEOUT="5s")
+    outcome = run(ENCRYPTION, 2, KEYS=keys, UNISONO_BOOTSTRAP_TIMEOUT="60s")
     assert not outcome.ok
     assert "secret" in capfdbinary.readouterr().err.decode()

@@ -1,7 +1,8 @@
-"""A rank of a job that runs NCCL, as the profiler plugin sees it: `VERSION CALLS` and RANK.
+"""A rank of a job that runs NCCL, as the profiler plugin sees it: `VERSION CALLS FOLDER` and RANK.
 
-Drives the plugin by ctypes with the offsets of NCCL's headers, ends CALLS all-reduces, and begins
-one more, unless it is rank 2. It waits for the record, and is then killed: nothing is finalized.
+Drives the plugin by ctypes with the offsets of NCCL's headers and ends CALLS all-reduces. When all
+ranks have, as files in FOLDER show, it begins one more, unless it is rank 2. It waits for the
+record, and is then killed: nothing is finalized.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from unisono.launcher import nccl_profiler
 
 COLLECTIVE, PROXY_OP, KERNEL_CHANNEL = 2, 8, 64
 COMMUNICATOR = 77
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 200
 NAMES = [ctypes.c_char_p(one) for one in (b"AllReduce", b"ncclFloat32", b"RING", b"SIMPLE")]
 
 
@@ -90,15 +91,18 @@ class Plugin:
 
 def main() -> None:
     """Runs the rank."""
-    version, calls = map(int, sys.argv[1:])
+    version, calls, ready = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     plugin = Plugin(version, rank, ranks)
     for _ in range(calls):
         plugin.stop(plugin.child(plugin.all_reduce()))
+    (ready / str(rank)).touch()
+    end = time.monotonic() + DEADLINE_SECONDS
+    while len(list(ready.iterdir())) < ranks and time.monotonic() < end:
+        time.sleep(0.02)
     if rank != 2:
         plugin.child(plugin.all_reduce())
     record = Path(os.environ["UNISONO_DUMP_DIRECTORY"], f"unisono-{COMMUNICATOR}-{rank}.json")
-    end = time.monotonic() + DEADLINE_SECONDS
     while not record.exists() and time.monotonic() < end:
         time.sleep(0.02)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -21,7 +21,7 @@ from unisono.metrics.calls import Look
 pytest.importorskip("prometheus_client")
 DASHBOARD = Path(__file__).parents[3] / "packaging" / "grafana" / "unisono.json"
 PROMETHEUS = shutil.which("prometheus")
-LIMIT_S = 60
+LIMIT_S = 180
 
 
 def queries() -> list[tuple[str, str]]:
