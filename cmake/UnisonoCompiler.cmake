@@ -13,7 +13,8 @@ target_compile_options(unisono_flags INTERFACE
   -Wall -Wextra -Wnon-virtual-dtor -Wno-missing-field-initializers -fno-omit-frame-pointer)
 # Where several files are compiled at a time, names of one are in the others' sight.
 if(NOT UNISONO_SANITIZE)
-  target_compile_options(unisono_flags INTERFACE -Wshadow)
+  target_compile_options(unisono_flags INTERFACE
+    $<$<NOT:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:-Wshadow>)
 endif()
 if(UNISONO_WERROR)
   target_compile_options(unisono_flags INTERFACE -Werror)

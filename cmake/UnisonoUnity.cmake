@@ -54,6 +54,5 @@ function(unisono_unity target)
     set_property(SOURCE "${source}" PROPERTY UNITY_GROUP "${target}_${chosen}")
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-  target_compile_options(${target} PRIVATE
-    -Wno-shadow $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
