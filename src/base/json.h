@@ -55,7 +55,6 @@ class Value {
   Value(Object value);
 
   Type type() const { return static_cast<Type>(data_.index()); }
-  bool is_null() const { return type() == Type::null; }
   bool is_boolean() const { return type() == Type::boolean; }
   bool is_integer() const { return type() == Type::integer; }
   bool is_number() const { return type() == Type::number || is_integer(); }

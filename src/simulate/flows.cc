@@ -164,7 +164,6 @@ void FlowNetwork::set_rate(std::uint32_t number) {
   flow.rate = flow.next_rate;
   flow.since = changed_at_;
   ++flow.generation;
-  ++recomputed_;
   const Time ends = changed_at_ + std::llround(std::ceil(flow.remaining / flow.rate));
   ends_.push({ends, (std::uint64_t{number} << 32) | flow.generation});
 }

@@ -41,7 +41,6 @@ class FlowNetwork {
   // Bytes of all that has been started over a link.
   double bytes_over(Link link) const { return links_[link].bytes; }
   std::size_t live() const { return flows_live_; }
-  std::uint64_t recomputed() const { return recomputed_; }  // rates
 
  private:
   static constexpr std::uint32_t none = UINT32_MAX;
@@ -83,7 +82,6 @@ class FlowNetwork {
   std::uint32_t mark_ = 0;
   EventQueue ends_;  // keys: number and generation of the flow
   std::size_t flows_live_ = 0;
-  std::uint64_t recomputed_ = 0;
 };
 
 }  // namespace unisono::simulate

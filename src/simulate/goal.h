@@ -73,7 +73,6 @@ class Rank {
   }
   // For each operation, how many others it waits for.
   std::vector<std::uint32_t> requirement_counts() const;
-  std::size_t edges() const { return edges_.size(); }
   bool operator==(const Rank&) const = default;
 
  private:

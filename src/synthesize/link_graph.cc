@@ -49,10 +49,6 @@ Status check_link(const LinkGraph& graph, std::size_t number) {
 
 }  // namespace
 
-std::string LinkGraph::point(int number) const {
-  return number < ranks ? str("rank ", number) : str("switch ", number - ranks);
-}
-
 Status check(const LinkGraph& graph) {
   if (graph.ranks < 1 || graph.switches < 0 || graph.ranks > max_points ||
       graph.switches > max_points - graph.ranks)

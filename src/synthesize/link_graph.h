@@ -30,8 +30,6 @@ struct LinkGraph {
   std::vector<Link> links;
 
   int points() const { return ranks + switches; }
-  // "rank 3", "switch 0".
-  std::string point(int number) const;
 };
 
 inline constexpr int max_points = 1 << 16;

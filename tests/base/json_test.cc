@@ -31,7 +31,7 @@ TEST(JsonReader, ReadsEveryType) {
       "[1, []], "
       "\"o\": {}}\n");
   ASSERT_TRUE(value.is_object());
-  EXPECT_TRUE(value.find("n")->is_null());
+  EXPECT_EQ(value.find("n")->type(), Type::null);
   EXPECT_TRUE(value.find("t")->boolean());
   EXPECT_FALSE(value.find("f")->boolean());
   EXPECT_EQ(value.find("i")->integer(), -12);

@@ -45,10 +45,12 @@ TEST(Backoff, SleepsGrowToABoundAndBeginAnewAfterProgress) {
   EXPECT_EQ(sleeps[0], 20'000);
   EXPECT_EQ(sleeps[1], 40'000);
   EXPECT_EQ(sleeps.back(), 500'000);
-  EXPECT_TRUE(backoff.sleeps());
   backoff.reset();
-  EXPECT_FALSE(backoff.sleeps());
-  EXPECT_EQ(backoff.idle_polls(), 0);
+  int steps = 0;
+  for (sleeps.clear(); sleeps.empty(); ++steps)
+    backoff.step([&](std::int64_t ns) { sleeps.push_back(ns); });
+  EXPECT_EQ(steps, Backoff::oversubscribed_yields + 1);
+  EXPECT_EQ(sleeps[0], 20'000);
 }
 
 TEST(Backoff, ManyRanksOfACoreSleepLonger) {

@@ -61,18 +61,6 @@ TEST(Flows, ALateFlowSlowsTheEarlierOneFromThenOn) {
   EXPECT_EQ(run_to_end(network), (std::map<std::uint32_t, Time>{{2, 1'000'000}, {1, 1'300'000}}));
 }
 
-TEST(Flows, LeaveOtherComponentsAlone) {
-  FlowNetwork network;
-  const FlowNetwork::Link a = network.add_link(1), b = network.add_link(1);
-  network.start(0, 1, std::vector{a}, 1000, 0);
-  network.start(0, 2, std::vector{b}, 1000, 0);
-  network.next_time(10);
-  EXPECT_EQ(network.recomputed(), 2u);
-  network.start(10, 3, std::vector{b}, 1000, 0);
-  network.next_time(20);
-  EXPECT_EQ(network.recomputed(), 4u);
-}
-
 // On random networks, all that is sent arrives no sooner than its links allow, and in all no later
 // than one after another.
 TEST(Flows, KeepWithinTheirLinks) {

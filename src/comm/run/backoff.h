@@ -67,10 +67,6 @@ class Backoff {
     }
   }
 
-  // Polls without progress so far: for what is looked at only now and then.
-  std::int64_t idle_polls() const { return polls_; }
-  bool sleeps() const { return sleep_ns_ > 0; }
-
   static void pause() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();

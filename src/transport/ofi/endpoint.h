@@ -63,7 +63,6 @@ class Endpoint {
   // Whether writes, and what arrives with them, arrive in the order in which they were posted, so
   // that a small one needs no completion.
   bool is_ordered() const { return is_ordered_; }
-  std::size_t most_injected_bytes() const { return most_injected_bytes_; }
   std::size_t most_write_bytes() const;
   // -1 where the provider has none.
   int descriptor() const { return descriptor_; }
@@ -82,8 +81,8 @@ class Endpoint {
   // It completes when its source is free again.
   Result<Posted> write(const Write& write, void* context);
   // As write(), without a completion. libfabric 1.17 ends the process where a connection breaks
-  // while one waits to be sent, so it is for those who wait for an answer to each. At most
-  // most_injected_bytes(), on an ordered endpoint: no completion, the source is free again.
+  // while one waits to be sent, so it is for those who wait for an answer to each. Only of bytes
+  // that the provider injects, on an ordered endpoint: the source is free again.
   Result<Posted> inject(const Write& write);
   Result<Posted> send(std::span<const std::byte> message, fi_addr_t to, void* context);
   Result<Posted> receive(std::span<std::byte> buffer, void* context);
