@@ -1,7 +1,6 @@
 #include "topo/placement.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "base/error.h"
 
@@ -67,15 +66,6 @@ Result<Placement> Placement::from_nodes(std::span<const int> node_of_rank) {
   for (std::size_t node = 0; node < used.size(); ++node)
     if (!used[node]) return misuse("node ", node, " of ", nodes, " has no rank");
   return Placement({node_of_rank.begin(), node_of_rank.end()}, nodes);
-}
-
-Result<Placement> Placement::from_names(std::span<const std::string_view> node_of_rank) {
-  std::unordered_map<std::string_view, int> numbers;
-  std::vector<int> nodes;
-  nodes.reserve(node_of_rank.size());
-  for (const std::string_view name : node_of_rank)
-    nodes.push_back(numbers.try_emplace(name, static_cast<int>(numbers.size())).first->second);
-  return from_nodes(nodes);
 }
 
 bool Placement::is_uniform() const {

@@ -4,7 +4,6 @@
 #include <unisono/result.h>
 
 #include <span>
-#include <string_view>
 #include <vector>
 
 namespace unisono::topo {
@@ -20,9 +19,6 @@ class Placement {
   static Result<Placement> blocks(std::span<const int> ranks_per_node);
   // node_of_rank[r] in 0 .. nodes-1, every node used.
   static Result<Placement> from_nodes(std::span<const int> node_of_rank);
-  // By the name of each rank's node; nodes are numbered in the order in which ranks first name
-  // them. Time and memory grow linearly with the ranks.
-  static Result<Placement> from_names(std::span<const std::string_view> node_of_rank);
 
   int ranks() const { return static_cast<int>(node_of_.size()); }
   int nodes() const { return static_cast<int>(first_.size()) - 1; }

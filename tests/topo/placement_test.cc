@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 #include <string>
-#include <string_view>
 
 namespace unisono::topo {
 namespace {
@@ -53,24 +53,11 @@ TEST(Placement, BlocksHoldConsecutiveRanks) {
   EXPECT_FALSE(Placement::blocks(std::vector<int>{}).ok());
 }
 
-TEST(Placement, NamesAreNumberedInTheOrderInWhichRanksUseThem) {
-  const std::vector<std::string_view> names{"b", "a", "b", "", "a"};
-  const auto placement = Placement::from_names(names);
-  ASSERT_TRUE(placement.ok());
-  EXPECT_EQ(placement->nodes(), 3);
-  const std::vector<int> expected{0, 1, 0, 2, 1};
-  for (int rank = 0; rank < placement->ranks(); ++rank)
-    EXPECT_EQ(placement->node_of(rank), expected[static_cast<std::size_t>(rank)]) << rank;
-  EXPECT_EQ(placement->rank_at(1, 1), 4);
-  EXPECT_EQ(Placement::from_names({}).error().message, "a placement needs at least 1 rank");
-}
-
-TEST(Placement, AHundredThousandNamesOfOneRankEach) {
+TEST(Placement, AHundredThousandNodesOfOneRankEach) {
   constexpr int ranks = 100'000;
-  std::vector<std::string> names;
-  for (int rank = 0; rank < ranks; ++rank) names.push_back("node-" + std::to_string(rank));
-  const auto placement =
-      Placement::from_names(std::vector<std::string_view>(names.begin(), names.end()));
+  std::vector<int> node_of_rank(ranks);
+  std::iota(node_of_rank.begin(), node_of_rank.end(), 0);
+  const auto placement = Placement::from_nodes(node_of_rank);
   ASSERT_TRUE(placement.ok());
   EXPECT_EQ(placement->nodes(), ranks);
   EXPECT_EQ(placement->node_of(ranks - 1), ranks - 1);
