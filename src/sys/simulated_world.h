@@ -74,7 +74,6 @@ class Simulation {
   void start(int process, Task<void> task);
   // The same of blocking code.
   void start(int process, std::function<void()> run);
-  void kill_at(int process, std::int64_t time_ns, Death death);
   bool is_alive(int process) const;
   // Nothing gets through between the two until then; no_deadline_ns: never again.
   void cut(int process, int other, std::int64_t until_ns);

@@ -42,10 +42,6 @@ bool Simulation::is_alive(int process) const {
   return worlds_[static_cast<std::size_t>(process)]->is_alive_;
 }
 
-void Simulation::kill_at(int process, std::int64_t time_ns, Death death) {
-  schedule(time_ns, [this, process, death] { kill(process, death); });
-}
-
 void Simulation::kill(int process, Death death) {
   SimulatedWorld& world = *worlds_[static_cast<std::size_t>(process)];
   note(static_cast<std::uint64_t>(process));

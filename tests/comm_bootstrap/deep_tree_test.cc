@@ -10,6 +10,7 @@
 #include "comm/bootstrap/directory.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
+#include "deaths.h"
 #include "real_ranks.h"
 #include "support/quiet.h"
 #include "support/sanitized.h"
@@ -170,7 +171,7 @@ TEST(DeepTree, TheDeathOfAnInnerRankIsNamedByWhoFails) {
     DeepJob job(30, 3, seed);
     const int victim = 1 + 10 * static_cast<int>(seed % 3);
     const std::int64_t death_ns = static_cast<std::int64_t>(seed) * 500'000;
-    job.simulation.kill_at(victim, death_ns, Death::process);
+    kill_at(job.simulation, victim, death_ns, Death::process);
     for (int rank = 0; rank < 30; ++rank) job.start(rank);
     ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
     for (int rank = 0; rank < 30; ++rank) {

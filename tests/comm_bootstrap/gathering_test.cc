@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "comm/bootstrap/host_rendezvous.h"
 #include "comm/bootstrap/join.h"
+#include "deaths.h"
 #include "real_ranks.h"
 #include "support/quiet.h"
 #include "sys/simulated_world.h"
@@ -161,7 +162,7 @@ TEST(Gathering, ADeathAtAnyTimeIsNamed) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     GatheredJob job(30, 6, 3, seed, seed % 2 == 0 ? block : cyclic);
     const int victim = 1 + static_cast<int>(seed * 7 % 29);
-    job.simulation.kill_at(victim, static_cast<std::int64_t>(seed) * 300'000, sys::Death::process);
+    kill_at(job.simulation, victim, static_cast<std::int64_t>(seed) * 300'000, sys::Death::process);
     job.start_all();
     ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
     const auto& known = job.errors[0];

@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
+#include "deaths.h"
 #include "support/quiet.h"
 #include "support/sanitized.h"
 #include "sys/simulated_world.h"
@@ -162,8 +163,8 @@ class Cast {
         simulation_(scene_.options),
         outcomes_(static_cast<std::size_t>(scene_.members)) {
     for (int rank = 0; rank < scene_.members; ++rank) simulation_.add_process(str("host", rank));
-    for (const int rank : scene_.silent) simulation_.kill_at(rank, 2 * second, sys::Death::host);
-    for (const int rank : scene_.dead) simulation_.kill_at(rank, 2 * second, sys::Death::process);
+    for (const int rank : scene_.silent) kill_at(simulation_, rank, 2 * second, sys::Death::host);
+    for (const int rank : scene_.dead) kill_at(simulation_, rank, 2 * second, sys::Death::process);
     for (int rank = 0; rank < scene_.members; ++rank) simulation_.start(rank, run(rank));
   }
 

@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
+#include "deaths.h"
 #include "real_ranks.h"
 #include "support/quiet.h"
 #include "support/sanitized.h"
@@ -165,7 +166,7 @@ TEST(SimulatedBootstrap, WhoComesTooLateIsToldSo) {
 
 std::uint64_t trace_of(std::uint64_t seed) {
   Job job(20, {.seed = seed, .refuse_probability = 0.1, .break_probability = 0.002});
-  job.simulation.kill_at(static_cast<int>(seed % 20), 2'000'000, Death::process);
+  kill_at(job.simulation, static_cast<int>(seed % 20), 2'000'000, Death::process);
   job.start_all();
   EXPECT_TRUE(job.simulation.run(hang_ns));
   return job.simulation.trace_hash();
@@ -226,7 +227,7 @@ TEST(SimulatedBootstrap, WhoGoesBeforeAllHaveComeIsNamed) {
   for (int tenths_ms = 1; tenths_ms < 100; ++tenths_ms) {
     Job job(3, {.seed = 3});
     for (const int rank : {0, 1}) job.start(rank);
-    job.simulation.kill_at(1, tenths_ms * std::int64_t{100'000}, sys::Death::process);
+    kill_at(job.simulation, 1, tenths_ms * std::int64_t{100'000}, sys::Death::process);
     ASSERT_TRUE(job.simulation.run(hang_ns));
     const Outcome& outcome = job.outcomes[0];
     EXPECT_EQ(outcome.error.peer, 1) << tenths_ms << ": " << outcome.error.describe();
@@ -261,7 +262,7 @@ TEST(SimulatedBootstrap, ADeathEndsEveryRankTheSameWay) {
     const int p = 2 + static_cast<int>(seed % 15);
     const int victim = 1 + static_cast<int>((seed * 7) % static_cast<std::uint64_t>(p - 1));
     Job job(p, {.seed = seed});
-    job.simulation.kill_at(victim, static_cast<std::int64_t>(seed) * 100'000, Death::process);
+    kill_at(job.simulation, victim, static_cast<std::int64_t>(seed) * 100'000, Death::process);
     job.start_all();
     ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
     int succeeded = 0;
@@ -290,7 +291,7 @@ TEST(SimulatedBootstrap, TheDeathOfRankZeroIsNamedByEveryRankThatFails) {
   for (std::uint64_t seed = 0; seed < 60; seed += stride) {
     const int p = 2 + static_cast<int>(seed % 9);
     Job job(p, {.seed = seed});
-    job.simulation.kill_at(0, static_cast<std::int64_t>(seed) * 200'000, Death::process);
+    kill_at(job.simulation, 0, static_cast<std::int64_t>(seed) * 200'000, Death::process);
     job.start_all();
     ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
     for (int rank = 1; rank < p; ++rank) {
@@ -309,7 +310,7 @@ TEST(SimulatedBootstrap, ASilentHostEndsTheJobAtTheDeadline) {
   for (std::uint64_t seed = 0; seed < 40; seed += stride) {
     const int p = 3 + static_cast<int>(seed % 7);
     Job job(p, {.seed = seed});
-    job.simulation.kill_at(1 + static_cast<int>(seed) % (p - 1), 3'000'000, Death::host);
+    kill_at(job.simulation, 1 + static_cast<int>(seed) % (p - 1), 3'000'000, Death::host);
     job.start_all();
     ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
     std::set<int> named;
@@ -334,8 +335,8 @@ TEST(SimulatedBootstrap, RandomFaultsEndInSuccessOrInErrorsThatNameACulprit) {
                 .refuse_probability = 0.05,
                 .break_probability = seed % 3 == 0 ? 0.0 : 0.003});
     if (seed % 4 == 0)
-      job.simulation.kill_at(static_cast<int>(seed / 4) % p,
-                             static_cast<std::int64_t>(seed % 100) * 100'000, Death::process);
+      kill_at(job.simulation, static_cast<int>(seed / 4) % p,
+              static_cast<std::int64_t>(seed % 100) * 100'000, Death::process);
     job.start_all();
     ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
     int living = 0;
@@ -396,7 +397,7 @@ TEST(SimulatedGroup, ADeathBetweenExchangesIsNamedByEveryMember) {
     Job job(p, {.seed = seed});
     job.after_join = exchange_ten_times;
     const std::int64_t death_ns = 15'000'000 + static_cast<std::int64_t>(seed) * 300'000;
-    job.simulation.kill_at(victim, death_ns, Death::process);
+    kill_at(job.simulation, victim, death_ns, Death::process);
     job.start_all();
     ASSERT_TRUE(job.simulation.run(hang_ns)) << "seed " << seed;
     for (int rank = 0; rank < p; ++rank) {
