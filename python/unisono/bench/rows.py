@@ -91,8 +91,3 @@ def write_document(path: Path, request: Request, rows: Sequence[Row]) -> None:
     head = json.dumps(document, indent=2)[:-2]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f'{head},\n  "rows": [\n{lines}\n  ]\n}}\n')
-
-
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a document."""
-    return [Row(**row) for row in json.loads(path.read_text())["rows"]]

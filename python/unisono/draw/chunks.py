@@ -12,7 +12,7 @@ from unisono.draw.svg import Svg
 from unisono.errors import MisuseError
 from unisono.plans import Plan, Schedule
 
-__all__ = ["chunk_names", "draw_chunks"]
+__all__ = ["draw_chunks"]
 
 _LEFT, _TOP, _RIGHT, _BELOW = 70, 66, 30, 24
 _ROW, _COLUMN_MIN, _COLUMN_MAX, _WIDTH_AIM = 34, 16, 70, 900
@@ -24,7 +24,7 @@ def draw_chunks(plan: Plan, chunk: int = 0, *, standalone: bool = True) -> str:
 
     Args:
         plan: The plan.
-        chunk: Which: a number into `chunk_names`.
+        chunk: Which, numbered from 0 in the order of `Contents.families`.
         standalone: False leaves out the style sheet, for a page that has it.
 
     Raises:
@@ -39,14 +39,6 @@ def draw_chunks(plan: Plan, chunk: int = 0, *, standalone: bool = True) -> str:
             f"{'numbered from 0' if families else 'so there is nothing to draw'}"
         )
     return draw_family(plan, schedule, contents, families[chunk], standalone=standalone)
-
-
-def chunk_names(contents: Contents) -> list[str]:
-    """What each chunk's way ends with, in the order of `draw_chunks`: "input[2] of ranks 0-3"."""
-    return [
-        in_words(max((contents.values[n].of for n in family), key=len))
-        for family in contents.families()
-    ]
 
 
 def draw_family(
