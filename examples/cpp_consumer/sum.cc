@@ -1,5 +1,5 @@
 // Each rank holds its own number at every place; the all-reduce gives all of them the sum.
-// Start one process per rank, with torchrun's variables or Unisono's (see docs/reference/settings).
+// Start one process per rank, with torchrun's variables or Unisono's (see the reference, Settings).
 
 #include <unisono/communicator.h>
 

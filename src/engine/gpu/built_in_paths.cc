@@ -1,4 +1,4 @@
-// The built-in rows of the path table; docs/gpu.md says what their fields mean.
+// The built-in rows of the path table; docs/how-to/tuning.md says what their fields mean.
 //
 // Measured on two H200 (docs/decisions/0021-gpu-kernels.md):
 // - A call with an SM budget of up to 32 copies by TMA as soon as the address exchange pays, for a

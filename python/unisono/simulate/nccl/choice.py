@@ -1,8 +1,9 @@
 """What NCCL chooses for a call: an algorithm, a protocol and a number of channels.
 
 NCCL has a formula for the time of each algorithm and protocol, latency + bytes / bandwidth, and
-takes the least (src/graph/tuning.cc); then it takes as many channels as give each thread enough to
-do (src/enqueue.cc). An all-to-all is sends and receives, for which there is nothing to choose.
+takes the least (nccl/src/graph/tuning.cc); then it takes as many channels as give each thread
+enough to do (nccl/src/enqueue.cc). An all-to-all is sends and receives, for which there is nothing
+to choose.
 """
 
 from dataclasses import dataclass

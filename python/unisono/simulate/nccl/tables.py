@@ -1,4 +1,4 @@
-"""NCCL's tuning constants by version: src/graph/tuning.cc of 2.19.4 to 2.30.7.
+"""NCCL's tuning constants by version: nccl/src/graph/tuning.cc of 2.19.4 to 2.30.7.
 
 Microseconds and GB/s. Triples by protocol are of LL, LL128 and Simple; triples by nodes are of one
 node, of two, and of more.
@@ -28,7 +28,7 @@ class Generation:
 
     Attributes:
         inside: Channels and GB/s of each that it finds on one node with all NVLinks
-            (src/graph/search.cc; the links' speed is in src/graph/topo.h).
+            (nccl/src/graph/search.cc; the links' speed is in nccl/src/graph/topo.h).
         speeds: GB/s of a channel that it tries between nodes.
         inside_speeds: The same inside.
         nvlink_gb_s: All links of a GPU.
