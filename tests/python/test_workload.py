@@ -180,7 +180,7 @@ def test_flight_recorder_dumps_keep_the_time_between_calls(tmp_path: Path, pickl
 
 
 def test_dumps_of_gloo_are_read() -> None:
-    """Real ones; the groups' ranks and durations are not in them."""
+    """Real ones, of record_flight_recorder.py; the groups' ranks and durations are not in them."""
     folder = Path(__file__).with_name("flight_recorder_gloo")
     workload = load_workload(folder)
     assert workload.communicators == {"0": [[0, 1, 2, 3]], "1": [[0, 1]], "2": [[2, 3]]}
@@ -193,7 +193,7 @@ def test_dumps_of_gloo_are_read() -> None:
 
 
 def test_dumps_of_nccl_are_read() -> None:
-    """Real ones, of 4 GPUs and PyTorch 2.11; messages to the next rank are in batches."""
+    """Real ones, of record_flight_recorder_nccl.py; messages to the next rank are in batches."""
     workload = load_workload(Path(__file__).with_name("flight_recorder_nccl"))
     assert workload.communicators == {"0": [[0, 1, 2, 3]], "1": [[0, 1]], "2": [[2, 3]]}
     result = simulate_workload(load_cluster("hgx_h200_4_nccl"), workload)
