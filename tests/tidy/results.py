@@ -25,13 +25,13 @@ def _results(root: Path) -> list[Path]:
     return [path for path in project_files(root) if path.parent == root / FOLDER]
 
 
-def _expanded(name: str) -> list[str]:
+def expanded(name: str) -> list[str]:
     """What a name with alternatives in braces stands for."""
     found = re.search(r"\{([^{}]*)\}", name)
     if not found:
         return [name]
     parts = found[1].split(",")
-    return [one for part in parts for one in _expanded(name.replace(found[0], part, 1))]
+    return [one for part in parts for one in expanded(name.replace(found[0], part, 1))]
 
 
 def _mentions(root: Path) -> list[tuple[str, int, str, bool]]:
@@ -44,7 +44,7 @@ def _mentions(root: Path) -> list[tuple[str, int, str, bool]]:
                 (file, number, name, pattern is _IN_FOLDER)
                 for pattern in (_IN_FOLDER, _BARE)
                 for match in pattern.findall(line)
-                for name in _expanded(match)
+                for name in expanded(match)
             ]
     return found
 
