@@ -3,7 +3,7 @@
 - Headers are included, or named by a tool, or in a folder that CMake gives to the compiler.
 - Python modules and scripts are imported, named with their ending, or the value of a string.
 - Scripts of tools without an ending and the programs of bench are named.
-- CMake's files are included.
+- CMake's files are included, or named with their ending.
 
 A .cc of a layer, a binding or a test is compiled by a pattern; what it defines is looked at by
 unused.py. Tests and `__init__.py` are found by their names.
@@ -79,7 +79,7 @@ def unused_files(root: Path) -> list[Violation]:
             users = mentions.imported[path.stem] | mentions.named[path.name]
             is_used = bool(users - {file})
         elif path.suffix == ".cmake":
-            is_used = bool(mentions.named[path.stem] - {file})
+            is_used = bool((mentions.named[path.stem] | mentions.named[path.name]) - {file})
         elif path.suffix == "" and top == "tools":
             is_used = bool(mentions.named[path.name] - {file})
         elif path.match("bench/*_bench.cc"):

@@ -14,6 +14,8 @@ from reports import gtest_outcome
 from stage import BIN, BUILD, ROOT, Log, MissingError, Outcome
 
 JOBS = str(os.cpu_count() or 1)
+# Tests wait much, for deadlines and for each other.
+TEST_JOBS = str(2 * (os.cpu_count() or 1))
 
 # A report ends the program with a code of its own, and a data race is one, not a line in a log.
 SANITIZER_ENVIRONMENT = {
@@ -86,7 +88,7 @@ def run_tests(
     results = folder / "results" / log.path.stem
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
-    ctest = [BIN / "ctest", "--test-dir", folder, "-j", "1" if again else JOBS, *chosen]
+    ctest = [BIN / "ctest", "--test-dir", folder, "-j", "1" if again else TEST_JOBS, *chosen]
     if again:
         ctest.append("--rerun-failed")
     ran = log.run(

@@ -20,6 +20,8 @@ def gtest_outcome(folder: Path, label: str) -> Outcome:
     outcome = Outcome()
     for path in sorted(folder.glob("*.json")):
         report = json.loads(path.read_text())
+        if not report["testsuites"]:
+            outcome.check(f"{label}{path.stem}: a filter that no test matches", False)
         outcome.programs[f"{label}{path.stem}"] = seconds_of(report.get("time", "0s"))
         for suite in report["testsuites"]:
             for case in suite["testsuite"]:

@@ -17,6 +17,7 @@ import compiler_cache
 import cpp
 import lint
 import python_tests
+import slow
 import torch_backend
 from faults import fault_injections
 from stage import BIN, BUILD, Lane, Log, Outcome, Suite
@@ -29,8 +30,8 @@ Work = Callable[[Log], Outcome]
 class Part:
     """One part of the suite.
 
-    Builds and analysers run in the background, in the order of the list. Tests run beside them,
-    each after the build that it needs. `again` runs only what failed.
+    Builds and analysers run in the background, in the order of the list. Tests run at the same
+    time, each after the build that it needs. `again` runs only what failed.
     """
 
     name: str
@@ -166,7 +167,9 @@ def main() -> int:
     suite = Suite(name, arguments.started)
     run(suite, with_needed(wanted, every))
     sums = BUILD / "tiers"
-    notes = [compiler_cache.summary()]
+    reports = sorted((BUILD / "logs").glob("*.xml"))
+    notes = [*slow.report(BUILD / "test" / "results", reports, slow.read_list())]
+    notes.append(compiler_cache.summary())
     if arguments.rest:
         notes += [f"{path.stem} tier: {path.read_text()}" for path in sums.glob(f"{FAST}.txt")]
     status = suite.close(notes)

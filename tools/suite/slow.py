@@ -33,7 +33,7 @@ def read_list(path: Path = LIST) -> dict[str, float]:
 
 
 def _cpp_seconds(results_folder: Path) -> Iterable[tuple[str, float]]:
-    for path in sorted(results_folder.glob("*.json")):
+    for path in sorted(results_folder.rglob("*.json")):
         program = re.sub(r"_\d+$", "", path.stem)  # GoogleTest numbers a program's second report
         for suite in json.loads(path.read_text())["testsuites"]:
             for case in suite["testsuite"]:
