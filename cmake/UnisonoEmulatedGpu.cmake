@@ -38,6 +38,7 @@ unisono_test_emulated(gpu_emulated 1 16
 # Ranks that share so many have more than the few thread blocks that copy in bulk, and run every
 # built-in plan.
 unisono_test_emulated(gpu_emulated_room 1 72 "GpuBulk.LeavingRoom*" "GpuBulk.ARankHasFew*"
+  "GpuBulk.InPlace*"
   "Ranks/GpuZeroCopyPlan.*")
 # Each rank with a device of its own.
 unisono_test_emulated(gpu_emulated_devices 4 16

@@ -14,12 +14,17 @@ std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 class Recognition {
  public:
   Recognition(const Header& header, Contents& contents, const Movement& movement)
-      : contents_(contents), movement_(movement), ranks_(header.ranks), results_(index(ranks_)) {
+      : in_place_(header),
+        contents_(contents),
+        movement_(movement),
+        ranks_(header.ranks),
+        results_(index(ranks_)) {
+    in_place_.in_place = true;
     out_.chunks_per_block = header.chunks_per_block;
     out_.has_equal_blocks = header.collective != Collective::all_to_all_v;
     for (int rank = 0; rank < ranks_; ++rank)
       out_.ranks.push_back({std::vector<Chunks>(index(ranks_)), std::vector<Chunks>(index(ranks_)),
-                            std::vector<int>(), std::vector<int>()});
+                            std::vector<int>(), std::vector<int>(), false});
   }
 
   std::optional<Exchange> run() {
@@ -30,6 +35,8 @@ class Recognition {
     for (int rank = 0; rank < ranks_; ++rank) find_takes(rank);
     if (!is_complete()) return std::nullopt;
     out_.copies_received = movement_.copies_received && !out_.reduces;
+    for (int rank = 0; rank < ranks_; ++rank)
+      at(rank).overwrites_in_place = overwrites_in_place(rank);
     return std::move(out_);
   }
 
@@ -198,6 +205,47 @@ class Recognition {
     return true;
   }
 
+  // Where a call in place has what a rank gives a peer, and what it stores of one.
+  Storage given_at(int rank, int peer) {
+    return storage_of(in_place_, rank, Buffer::input, at(rank).gives[index(peer)].first);
+  }
+  Storage taken_at(int rank, int peer) {
+    return storage_of(in_place_, rank, Buffer::output, at(rank).takes[index(peer)].first);
+  }
+  // Whether what a rank stores of a peer is as long as what it gives it, and at the same place.
+  bool is_returned(int rank, int peer) {
+    return given_at(rank, peer) == taken_at(rank, peer) &&
+           at(rank).gives[index(peer)].count == at(rank).takes[index(peer)].count;
+  }
+  // Whether a rank copies what it gives a peer, or itself, to where that peer's data would be.
+  bool copies(int rank, int peer) {
+    if (peer == rank) return at(rank).adds.empty();
+    return out_.hops == 2 && !forwards(peer, rank);
+  }
+
+  // What comes from `writer`, or is copied or added here, may not land on what `reader` has not yet
+  // read.
+  bool overwrites_in_place(int rank) {
+    for (int writer = 0; writer < ranks_; ++writer) {
+      const std::int64_t landing = at(rank).takes[index(writer)].count;
+      // What is copied onto itself stays as it is.
+      if (landing == 0 || (copies(rank, writer) && is_returned(rank, writer))) continue;
+      const Storage to = taken_at(rank, writer);
+      // The n-th chunk of a sum is made of the n-th chunk of what each gives.
+      const bool is_read_before =
+          is_returned(rank, writer) && std::ranges::count(at(writer).adds, rank) > 0;
+      for (int reader = 0; reader < ranks_; ++reader) {
+        const std::int64_t unread = at(rank).gives[index(reader)].count;
+        const Storage from = given_at(rank, reader);
+        if (unread == 0 || to.buffer != from.buffer || (reader == writer && is_read_before))
+          continue;
+        if (Chunks{to.chunk, landing}.overlaps({from.chunk, unread})) return true;
+      }
+    }
+    return false;
+  }
+
+  Header in_place_;
   Contents& contents_;
   const Movement& movement_;
   int ranks_;

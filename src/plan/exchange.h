@@ -42,6 +42,11 @@ struct RankExchange {
   std::vector<Chunks> takes;
   std::vector<int> adds;      // ranks whose gifts make the result, in the order of the sum
   std::vector<int> forwards;  // ranks that get the result, ascending
+  // Whether data may land in this rank's memory before what is there has been read, in a call that
+  // is in place here and whose ranks store each chunk of data as soon as they have it. A chunk of a
+  // sum has read the chunks that it is made of: it may land on one of those if only the rank that
+  // adds it reads that one.
+  bool overwrites_in_place = false;
 
   bool operator==(const RankExchange&) const = default;
 };

@@ -91,6 +91,22 @@ TEST(Carried, NamesAndPlaceAndRootsMakeNoDifference) {
   EXPECT_GT(known, 200);
 }
 
+// In place, what is stored directly waits for no read: in an all-to-all alone it would have to,
+// among the plans that bulk copies carry. Out of place this is no question.
+TEST(Carried, InPlaceAnAllToAllAloneOverwritesWhatIsNotYetRead) {
+  int known = 0;
+  for (const algorithm::Entry& entry : algorithm::entries())
+    for (int ranks = 2; ranks <= 8; ++ranks) {
+      const auto exchange = test::exchange_of(entry, ranks);
+      if (!exchange || ll128_hops(*exchange) == 0) continue;
+      for (const plan::RankExchange& rank : exchange->ranks)
+        EXPECT_EQ(rank.overwrites_in_place, entry.collective == Collective::all_to_all)
+            << entry.plan_name() << " of " << ranks;
+      ++known;
+    }
+  EXPECT_GT(known, 50);
+}
+
 // One rank's part alone is another: all ranks know it. Sums by LL may begin with any rank.
 TEST(Carried, AnotherOrderOfSumsOnOneRankIsAnotherPlan) {
   const algorithm::Entry& direct = **algorithm::find(Collective::reduce_scatter, "direct");

@@ -149,6 +149,55 @@ TEST_F(GpuBulk, EveryPlanIsRightWhoeverReachesWhom) {
     }
 }
 
+// Right in poisoned memory, by as many thread blocks as the path says, and without a line.
+void expect_path(GpuCluster& cluster, GpuCluster::Run run, int sms) {
+  run.calls = 2;
+  EXPECT_EQ(cluster.run(run), "") << describe(run);
+  const auto executions = cluster.make_executions(run);
+  ASSERT_TRUE(executions.ok());
+  for (int rank = 0; rank < cluster.ranks(); ++rank) {
+    const auto& execution = *(*executions)[static_cast<std::size_t>(rank)];
+    const trace::ChosenPath path = execution.path({.count = run.problem.count,
+                                                   .type = run.type,
+                                                   .operation = run.problem.operation,
+                                                   .max_sms = sms,
+                                                   .compute_overlap = run.compute_overlap});
+    EXPECT_EQ(path.variant, engine::gpu::Path::tma_bulk) << describe(run);
+    EXPECT_EQ(cluster.thread_blocks(rank), path.thread_blocks)
+        << describe(run) << ", rank " << rank;
+    EXPECT_FALSE(cluster.has_used_slots(rank)) << describe(run) << ", rank " << rank;
+  }
+}
+
+// An all-to-all alone overwrites what is not yet read: it takes LL128.
+TEST_F(GpuBulk, InPlaceEveryPlanTakesThePathOutOfPlace) {
+  int known = 0;
+  for (const int ranks : {2, 3, 4}) {
+    const int sharing = (ranks + devices_ - 1) / devices_;
+    const int sms = sharing > 1 ? sms_ / sharing : 0;
+    for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
+      if (!is_tma_bulk(entry, ranks, sms, true)) continue;
+      for (const bool in_place : {false, true}) {
+        GpuCluster cluster(ranks, options([](int, int) { return true; }));
+        if (!cluster.engine(0).copies_by_tma()) GTEST_SKIP() << "the device does not copy in bulk";
+        auto run = run_by_default(entry, ranks, 64 * 3000);
+        run.compute_overlap = true;
+        run.request.in_place = in_place;
+        if (!entry.supports(run.request).ok()) continue;
+        if (in_place && entry.collective == Collective::all_to_all) {
+          EXPECT_EQ(cluster.run(run), "") << describe(run);
+          EXPECT_TRUE(cluster.has_used_slots(0)) << describe(run);
+          continue;
+        }
+        expect_path(cluster, run, sms);
+        if (HasFailure()) return;
+        ++known;
+      }
+    }
+  }
+  EXPECT_GT(known, 20);
+}
+
 TEST_F(GpuBulk, NoLineIsStoredWhereAllReachAll) {
   constexpr int ranks = 3;
   for (const bool reaches : {true, false}) {
@@ -157,7 +206,7 @@ TEST_F(GpuBulk, NoLineIsStoredWhereAllReachAll) {
       if (!is_tma_bulk(entry, ranks)) continue;
       auto run = run_tma_bulk(entry, ranks, 64 * 3000);
       // In place an all-to-all never goes so.
-      run.request.in_place = false;
+      if (entry.collective == Collective::all_to_all) run.request.in_place = false;
       run.calls = 2;
       EXPECT_EQ(cluster.run(run), "") << describe(run);
     }

@@ -58,7 +58,8 @@ trace::ChosenPath ll128_path(const PathChoice& chosen, std::int64_t longest, int
 
 Ll128AllPairs::Ll128AllPairs(const plan::Header& header, int rank,
                              std::shared_ptr<const plan::Exchange> exchange)
-    : SpecialisedKernel(header, rank, std::move(exchange)) {
+    : SpecialisedKernel(header, rank, std::move(exchange)),
+      overwrites_(header.in_place && own_part().overwrites_in_place) {
   plan::Header out_of_place = header;
   out_of_place.in_place = false;
   input_blocks_ = plan::input_blocks_of(out_of_place, rank);
@@ -85,13 +86,6 @@ void Ll128AllPairs::find_sets() {
     const bool comes = exchange_->hops == 1 ? !is_own : std::ranges::count(forwards, rank_) > 0;
     (comes ? sets_.receives : sets_.local_copies) |= 1U << peer;
   }
-  for (int from = 0; from < ranks_; ++from)
-    for (int to = 0; to < ranks_; ++to) {
-      const plan::Chunks& taken = own_part().takes[static_cast<std::size_t>(from)];
-      const plan::Chunks& given = own_part().gives[static_cast<std::size_t>(to)];
-      if ((sets_.receives & 1U << from) != 0 && (sets_.sends & 1U << to) != 0)
-        overwrites_in_place_ |= taken.overlaps(given);
-    }
 }
 
 PathChoice Ll128AllPairs::choose(const Engine& engine, const Arguments& arguments) const {
@@ -139,8 +133,7 @@ void Ll128AllPairs::set_buffers(const Arguments& arguments, device::Ll128Launch&
 void Ll128AllPairs::set_peer_buffers(Resources& resources, const Arguments& arguments,
                                      device::Ll128Launch& launch) const {
   if (launch.receives == 0) return;
-  // What comes there must not come before what is there has gone.
-  if (overwrites_in_place_ && arguments.input == arguments.output) return;
+  if (overwrites_) return;
   const DeviceAddress output = address_of(arguments.output);
   std::array<DeviceAddress, device::all_pairs_max_ranks> views{};
   resources.find_peer_mappings(

@@ -82,8 +82,8 @@ class Ll128AllPairs : public SpecialisedKernel {
   };
 
   Sets sets_;
-  // Where input and output are one, what comes may overwrite what is still to be sent.
-  bool overwrites_in_place_ = false;
+  // Calls are in place, and what peers store directly may overwrite what they have still to read.
+  bool overwrites_;
   unsigned bulk_sources_ = 0;
   std::vector<Flow> flows_;
   // The last call's.

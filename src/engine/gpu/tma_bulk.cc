@@ -184,8 +184,7 @@ bool Ll128AllPairs::set_bulk_peer_buffers(
 bool Ll128AllPairs::set_bulk_buffers(Resources& resources, const Arguments& arguments,
                                      device::BulkLaunch& launch) const {
   const std::int64_t block = block_bytes(arguments);
-  // What comes there must not come before what is there has gone.
-  if (overwrites_in_place_ && arguments.input == arguments.output) return false;
+  if (overwrites_) return false;
   for (int i = 0; i < launch.flows; ++i)
     if (!is_aligned(static_cast<std::uint64_t>(launch.flow[i].source)) ||
         !is_aligned(static_cast<std::uint64_t>(launch.flow[i].destination)))
