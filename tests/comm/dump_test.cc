@@ -5,18 +5,20 @@
 
 #include <array>
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <latch>
 #include <optional>
 #include <sstream>
-#include <thread>
 #include <vector>
 
 #include "base/json.h"
 #include "base/str.h"
+#include "support/eventually.h"
 #include "support/ranks.h"
 
 namespace unisono {
@@ -31,6 +33,9 @@ Call sum_of(float& value) {
   call.count = 1;
   return call;
 }
+
+// A call with these options shall reach its deadline.
+const CallOptions in_short{.timeout = 300ms};
 
 class DumpSettings : public testing::Environment {
  public:
@@ -76,13 +81,11 @@ TEST(Dump, BySignalWhileACallRuns) {
     ASSERT_TRUE(world.barrier().ok());
     if (world.rank() == 1) return;
     ASSERT_EQ(raise(SIGUSR2), 0);
-    const auto until = std::chrono::steady_clock::now() + 20s;
     std::string text;
-    while (text.find("\"ended\"") == std::string::npos &&
-           std::chrono::steady_clock::now() < until) {
-      std::this_thread::yield();
+    EXPECT_TRUE(test::eventually([&] {
       text = text_of(path_of(world));
-    }
+      return text.find("\"ended\"") != std::string::npos;
+    }));
     EXPECT_NE(text.find("\"collective\": \"barrier\""), std::string::npos) << text;
   });
 }
@@ -94,27 +97,30 @@ json::Value record_of(const Communicator& communicator) {
 }
 
 std::optional<json::Value> dump_of(const Communicator& world) {
-  const auto until = std::chrono::steady_clock::now() + 10s;
-  while (std::chrono::steady_clock::now() < until) {
+  std::optional<json::Value> out;
+  test::eventually([&] {
     auto record = json::parse(text_of(path_of(world)));
-    if (record.ok()) return *record;
-    std::this_thread::sleep_for(10ms);
-  }
-  return std::nullopt;
+    if (record.ok()) out = std::move(*record);
+    return out.has_value();
+  });
+  return out;
 }
 
 // Not of blocking calls alone.
 TEST(Dump, OnTheDeadlineOfWorkThatIsWaitedFor) {
+  std::latch failed(1);
   test::run_ranks(
-      {.ranks = 2, .timeout = 200ms, .settings = DumpSettings::values()}, [](Communicator& world) {
+      {.ranks = 2, .timeout = 200ms, .settings = DumpSettings::values()}, [&](Communicator& world) {
         if (world.rank() == 1) {
-          std::this_thread::sleep_for(2s);
+          failed.wait();
           return;
         }
         float value = 1;
         auto work = world.submit(sum_of(value));
+        const bool is_right = !work.ok() || work->wait().ok();
+        failed.count_down();
         ASSERT_TRUE(work.ok());
-        ASSERT_FALSE(work->wait().ok());
+        ASSERT_FALSE(is_right);
         const auto record = json::parse(text_of(path_of(world)));
         ASSERT_TRUE(record.ok()) << record.error().describe();
         EXPECT_EQ(record->find("cause")->string(), "failure");
@@ -129,7 +135,7 @@ TEST(Dump, AFailureClosesEveryOpenCall) {
   test::run_ranks({.ranks = 2, .settings = DumpSettings::values()}, [&](Communicator& world) {
     if (world.rank() == 1) {
       // A call of another kind would end those of rank 0 as a disagreement.
-      EXPECT_EQ(is_over.get_future().wait_for(20s), std::future_status::ready);
+      EXPECT_EQ(is_over.get_future().wait_for(test::patience), std::future_status::ready);
       return;
     }
     float value = 1;
@@ -159,37 +165,37 @@ TEST(Dump, AFailureClosesEveryOpenCall) {
 
 // A rank that makes no call writes what it knows when the others fail.
 TEST(Dump, OfARankThatMakesNoCall) {
-  test::run_ranks(
-      {.ranks = 3, .timeout = 300ms, .settings = DumpSettings::values()}, [](Communicator& world) {
-        ASSERT_TRUE(world.barrier().ok());
-        if (world.rank() != 2) {
-          EXPECT_FALSE(world.barrier().ok());
-          return;
-        }
-        const auto dump = dump_of(world);
-        ASSERT_TRUE(dump);
-        ASSERT_EQ(dump->find("collectives")->array().size(), 1U);
-        EXPECT_EQ(dump->find("collectives")->array()[0].find("state")->string(), "ended");
-        EXPECT_EQ(dump->find("failure")->find("rank")->integer(), 2);
-        EXPECT_TRUE(dump->find("watched")->boolean());
-      });
+  std::barrier two(2);  // they begin the call together
+  test::run_ranks({.ranks = 3, .settings = DumpSettings::values()}, [&](Communicator& world) {
+    ASSERT_TRUE(world.barrier().ok());
+    if (world.rank() != 2) {
+      two.arrive_and_wait();
+      EXPECT_FALSE(world.barrier(in_short).ok());
+      return;
+    }
+    const auto dump = dump_of(world);
+    ASSERT_TRUE(dump);
+    ASSERT_EQ(dump->find("collectives")->array().size(), 1U);
+    EXPECT_EQ(dump->find("collectives")->array()[0].find("state")->string(), "ended");
+    EXPECT_EQ(dump->find("failure")->find("rank")->integer(), 2);
+    EXPECT_TRUE(dump->find("watched")->boolean());
+  });
 }
 
 // What holds a call up may be in another group.
 TEST(Dump, AFailureWritesTheOtherGroupsOfTheProcess) {
-  test::run_ranks({.ranks = 2, .timeout = 300ms, .settings = DumpSettings::values()},
-                  [](Communicator& world) {
-                    auto all = world.split(0, world.rank());
-                    ASSERT_TRUE(all.ok()) << all.error().describe();
-                    ASSERT_TRUE(world.barrier().ok());
-                    Communicator& stuck = world.rank() == 0 ? world : *all;
-                    const Communicator& other = world.rank() == 0 ? *all : world;
-                    ASSERT_FALSE(stuck.barrier().ok());
-                    const auto record = json::parse(text_of(path_of(other)));
-                    ASSERT_TRUE(record.ok()) << record.error().describe();
-                    EXPECT_EQ(record->find("cause")->string(), "failure");
-                    EXPECT_EQ(record->find("world_ranks")->array().size(), 2U);
-                  });
+  test::run_ranks({.ranks = 2, .settings = DumpSettings::values()}, [](Communicator& world) {
+    auto all = world.split(0, world.rank());
+    ASSERT_TRUE(all.ok()) << all.error().describe();
+    ASSERT_TRUE(world.barrier().ok());
+    Communicator& stuck = world.rank() == 0 ? world : *all;
+    const Communicator& other = world.rank() == 0 ? *all : world;
+    ASSERT_FALSE(stuck.barrier(in_short).ok());
+    const auto record = json::parse(text_of(path_of(other)));
+    ASSERT_TRUE(record.ok()) << record.error().describe();
+    EXPECT_EQ(record->find("cause")->string(), "failure");
+    EXPECT_EQ(record->find("world_ranks")->array().size(), 2U);
+  });
 }
 
 std::string cause_of(const std::optional<json::Value>& dump) {
@@ -214,7 +220,7 @@ TEST(Dump, OfAllRanksOnRequestOfOne) {
       EXPECT_EQ(dump->find("failure"), nullptr);
     }
     if (++written == 5) is_over.set_value();
-    over.wait_for(20s);
+    over.wait_for(test::patience);
   });
 }
 

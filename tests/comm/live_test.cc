@@ -8,20 +8,17 @@
 #include <unistd.h>
 
 #include <array>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <string>
-#include <thread>
 
 #include "base/json.h"
 #include "base/str.h"
+#include "support/eventually.h"
 #include "support/ranks.h"
 
 namespace unisono {
 namespace {
-
-using namespace std::chrono_literals;
 
 std::string path_of(const Communicator& world) {
   return str(comm::live_directory(), "/", world.id(), "-", world.rank());
@@ -67,7 +64,7 @@ TEST(Live, OpenCallsAreKeptBesideTheNewest) {
 }
 
 TEST(Live, TellsWhatAHangingCallWaitsFor) {
-  test::run_ranks({.ranks = 2, .timeout = 10s}, [](Communicator& world) {
+  test::run_ranks({.ranks = 2}, [](Communicator& world) {
     ASSERT_TRUE(world.barrier().ok());
     auto part = world.split(0, world.rank());
     ASSERT_TRUE(part.ok());
@@ -77,12 +74,10 @@ TEST(Live, TellsWhatAHangingCallWaitsFor) {
     }
     const std::string other = str(comm::live_directory(), "/", world.id(), "-0");
     std::string text;
-    const auto until = std::chrono::steady_clock::now() + 8s;
-    while (text.find("\"waiting\"") == std::string::npos &&
-           std::chrono::steady_clock::now() < until) {
-      std::this_thread::sleep_for(10ms);
+    test::eventually([&] {
       text = ask(other, "records 8\n");
-    }
+      return text.find("\"waiting\"") != std::string::npos;
+    });
     auto answer = json::parse(text);
     ASSERT_TRUE(answer.ok()) << text;
     EXPECT_EQ(answer->find("format")->string(), "unisono-live");

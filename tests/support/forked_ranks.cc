@@ -10,13 +10,15 @@
 #include <cstdlib>
 
 #include "base/str.h"
+#include "support/eventually.h"
 #include "support/ranks.h"
 #include "sys/fork.h"
 
 namespace unisono::test {
 namespace {
 
-constexpr unsigned most_seconds = 60;
+// A process that hangs is ended after so long: later than at any deadline of its calls.
+constexpr unsigned most_seconds = 300;
 
 struct Process {
   pid_t pid = -1;
@@ -86,8 +88,8 @@ std::vector<Ended> run_forked(int ranks, const std::function<std::string(Communi
     options.world_size = ranks;
     options.rendezvous = rendezvous.url();
     options.node = "node";
-    options.timeout = std::chrono::seconds(20);
-    options.bootstrap_timeout = std::chrono::seconds(20);
+    options.timeout = deadline_of_calls;
+    options.bootstrap_timeout = deadline_of_calls;
     if (prepare) prepare(rank, options);
     auto made = Communicator::init(options);
     return made.ok() ? body(*made) : "init: " + made.error().describe();

@@ -16,7 +16,7 @@ struct Ended {
   std::string said;  // what `body` returned, or why the rank could not join
 };
 
-// Runs `body` for every rank, each in a process of its own, which ends by itself after a minute.
+// Runs `body` for every rank, each in a process of its own, which a signal ends after five minutes.
 // The calling process must have no other thread.
 std::vector<Ended> run_processes(int ranks, const std::function<std::string(int rank)>& body);
 

@@ -42,7 +42,7 @@ class GpuCluster {
  public:
   struct Options {
     engine::gpu::Options engine;
-    std::int64_t timeout_ns = 20'000'000'000;
+    std::int64_t timeout_ns = 120'000'000'000;
     // Whether `peer` reaches `rank`'s buffers in the call that comes; asked for each call.
     std::function<bool(int rank, int peer)> sees = [](int, int) { return false; };
   };

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "support/eventually.h"
 #include "support/reference.h"
 
 namespace unisono::test {
@@ -14,7 +15,7 @@ struct RanksOptions {
   int ranks = 2;
   int nodes = 1;          // virtual: consecutive ranks, as even as can be
   std::string transport;  // "", "shm", "socket"
-  std::chrono::nanoseconds timeout = std::chrono::seconds(60);
+  std::chrono::nanoseconds timeout = deadline_of_calls;
   std::function<int(int rank)> device;  // CUDA device of a rank; none where it is empty
   bool has_signals = false;
   SettingValues settings;
