@@ -38,14 +38,14 @@ unisono_test_emulated(gpu_emulated 1 16
 # Ranks that share so many have more than the few thread blocks that copy in bulk, and run every
 # built-in plan.
 unisono_test_emulated(gpu_emulated_room 1 72 "GpuBulk.LeavingRoom*" "GpuBulk.ARankHasFew*"
-  "GpuBulk.InPlace*"
+  "GpuBulk.InPlace*" "GpuBulk.NoFallback*"
   "Ranks/GpuZeroCopyPlan.*")
 # Each rank with a device of its own.
 unisono_test_emulated(gpu_emulated_devices 4 16
   "Ranks/GpuCommunicator.GroupsOf*/4" "Ranks/GpuCommunicator.CallsOnSeveral*/4"
   "Ranks/GpuCommunicator.Splits*/4" "Ranks/GpuCommunicator.RegisteredPlans*/4" "Ranks/GpuCommunicator.APlansName*/4"
   "Ranks/GpuCommunicator.Refuses*/4" "Ranks/GpuCommunicator.IsCaptured*/4"
-  "Ranks/GpuCommunicator.Abort*/4" "Ranks/GpuCommunicator.ACallThat*/4" "Ranks/GpuStamps.*" "GpuZeroSm.*" "GpuWindows.*" "GpuPool.*"
+  "Ranks/GpuCommunicator.Abort*/4" "Ranks/GpuCommunicator.ACallThat*/4" "Ranks/GpuStamps.*" "Ranks/GpuFallbacks.*" "GpuZeroSm.*" "GpuWindows.*" "GpuPool.*"
   "GpuLl128ZeroCopy.ASeedReplays" "Ranks/GpuLl128ZeroCopyPlans.*/0" "Ranks/GpuLl128ZeroCopyPlans.*/2")
 # Forked ranks open their devices themselves: a fork leaves the threads of the parent's devices
 # behind.

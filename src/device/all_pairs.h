@@ -140,6 +140,7 @@ struct Ll128Launch {
   Stamp stamp;
   Arithmetic arithmetic;
   Ll128Peer peers[all_pairs_max_ranks];
+  std::uint64_t key;  // which tells the host of a fallback (Mailbox); 0: it is told nothing
 };
 
 // Large calls by TMA bulk copies, on a small grid (kernels/tma_bulk.cuh): what one rank has, or

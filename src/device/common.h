@@ -57,12 +57,17 @@ struct Failure {
   std::uint64_t got;
 };
 
+inline constexpr std::uint64_t most_fallbacks = 512;
+
 // Host memory that kernels and the host share, one for each communicator.
 struct Mailbox {
   alignas(128) std::uint32_t stop;   // host to kernels: give up
   alignas(128) std::uint32_t taken;  // the first wait that is given up takes the record below
   Failure failure;
   alignas(128) LongWait waits[most_long_waits];  // by thread block
+  // Keys of the latest launches that ran in LL128 because a peer could not take the chosen path, at
+  // the key modulo their number; 0: none. Relaxed: the launch has ended when the host looks for it.
+  alignas(128) std::uint64_t fallbacks[most_fallbacks];
 };
 
 }  // namespace unisono::device

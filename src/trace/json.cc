@@ -59,6 +59,8 @@ void write(json::Writer& writer, const Entry& entry) {
   if (entry.path.thread_blocks > 0) writer.member("thread_blocks", entry.path.thread_blocks);
   if (entry.path.slots > 0)
     writer.member("slots", entry.path.slots).member("chunk_bytes", entry.path.chunk_bytes);
+  if (entry.fallback != Fallback::none)
+    writer.member("fallback", name(entry.fallback)).member("chosen_path", name(entry.chosen));
   writer.member("state", name(entry.state));
   write_times(writer, entry);
   if (entry.is_captured) writer.member("captured", true);

@@ -117,6 +117,14 @@ void write_packed(json::Writer& writer, std::span<const Entry> entries) {
   add("slots", [](const Entry& entry) { return entry.path.slots; });
   add("chunk_bytes",
       [](const Entry& entry) { return entry.path.slots > 0 ? entry.path.chunk_bytes : 0; });
+  const auto falls_back = [](const Entry& entry) { return entry.fallback != Fallback::none; };
+  if (std::ranges::any_of(entries, falls_back)) {
+    const auto if_fallen = [&](const Entry& entry, std::string_view text) {
+      return falls_back(entry) ? text : std::string_view();
+    };
+    add_names("fallback", [&](const Entry& one) { return if_fallen(one, name(one.fallback)); });
+    add_names("chosen_path", [&](const Entry& one) { return if_fallen(one, name(one.chosen)); });
+  }
   add("scheduled_ns", [](const Entry& entry) { return entry.scheduled_ns; });
   const auto add_time = [&](std::string_view name, std::int64_t Entry::* time) {
     add(name, [time](const Entry& entry) { return since(entry.scheduled_ns, entry.*time); });

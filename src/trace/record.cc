@@ -18,6 +18,8 @@ constexpr std::array<std::string_view, 11> path_names{
     "host",      "interpreter", "ll_all_pairs", "ll128_all_pairs",
     "zero_copy", "tma_bulk",    "messages",     "copy_engine",
     "staged",    "nccl",        "mixed"};
+constexpr std::array<std::string_view, 6> fallback_names{"none",        "overlap", "not_mapped",
+                                                         "not_aligned", "no_tma",  "peer"};
 
 }  // namespace
 
@@ -25,6 +27,10 @@ std::string_view name(Waiting::Kind kind) { return waiting_names[static_cast<std
 std::string_view name(State state) { return state_names[static_cast<std::size_t>(state)]; }
 
 std::string_view name(Path path) { return path_names[static_cast<std::size_t>(path)]; }
+
+std::string_view name(Fallback fallback) {
+  return fallback_names[static_cast<std::size_t>(fallback)];
+}
 
 std::string describe(const Waiting& waiting) {
   std::string what;

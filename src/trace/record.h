@@ -83,6 +83,17 @@ struct ChosenPath {
   bool operator==(const ChosenPath&) const = default;
 };
 
+// Why a call ran by another path than the one that was chosen for it.
+enum class Fallback : std::uint8_t {
+  none,
+  overlap,      // in place, direct stores would overwrite what is not yet read
+  not_mapped,   // a rank has not mapped a buffer of this one
+  not_aligned,  // what is moved does not begin at a multiple of 16 bytes
+  no_tma,       // the device, or the build, makes no TMA bulk copies
+  peer,         // another rank could not take the chosen path; its record says why
+};
+std::string_view name(Fallback fallback);
+
 // A collective, or the messages of one call to or from one peer.
 struct Entry {
   // First what each call has anew; then what calls of one kind share.
@@ -104,7 +115,9 @@ struct Entry {
   DataType type = DataType::uint8;
   ReduceOperation operation = ReduceOperation::sum;
   State state = State::scheduled;
-  ChosenPath path;
+  ChosenPath path;  // that ran
+  Fallback fallback = Fallback::none;
+  Path chosen = Path::host;     // where there was a fallback: instead of which
   bool knows_operation = true;  // what is not known is left out of the text
   bool is_captured = false;     // into a CUDA graph, whose replays have no entries
   bool is_send = false;         // of messages
@@ -116,6 +129,7 @@ struct Entry {
   std::uint64_t bytes = 0;
   std::uint64_t tag = 0;           // the caller's
   std::int64_t connecting_ns = 0;  // in which a connection in host memory was being made
+  std::uint64_t capture = 0;       // which of the launches into graphs, from 1; 0: none
   Waiting waiting;
 
   bool is_message() const { return collective == Collective::point_to_point; }

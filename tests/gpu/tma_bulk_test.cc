@@ -69,8 +69,16 @@ class GpuBulk : public testing::Test {
       run.is_aligned = random_() % 4 != 0;
       run.compute_overlap = compute_overlap;
       EXPECT_EQ(cluster.run(run), "") << describe(run);
+      expect_told_by_all(cluster, run);
       if (HasFailure()) return;
     }
+  }
+  // One rank cannot take the path: then none does, and all say so.
+  static void expect_told_by_all(GpuCluster& cluster, const GpuCluster::Run& run) {
+    for (int rank = 1; rank < cluster.ranks(); ++rank)
+      EXPECT_EQ(cluster.fallback(rank) == trace::Fallback::none,
+                cluster.fallback(0) == trace::Fallback::none)
+          << describe(run) << ", rank " << rank;
   }
   // Ranks that share a device never have as many as they like.
   bool has_device_for_each(int ranks) const { return ranks >= 2 && ranks <= devices_; }
@@ -145,6 +153,7 @@ TEST_F(GpuBulk, EveryPlanIsRightWhoeverReachesWhom) {
       run.calls = 6;
       run.is_aligned = random_() % 3 != 0;
       EXPECT_EQ(cluster.run(run), "") << describe(run) << ", max_sms " << run.max_sms;
+      expect_told_by_all(cluster, run);
       if (HasFailure()) return;
     }
 }
@@ -169,6 +178,49 @@ void expect_path(GpuCluster& cluster, GpuCluster::Run run, int sms) {
   }
 }
 
+// Each rank tells why it does not take the chosen path, or that another rank cannot; and slots are
+// used where it is told alone.
+TEST_F(GpuBulk, NoFallbackIsSilent) {
+  using enum trace::Fallback;
+  struct Case {
+    Collective collective;
+    const char* algorithm;
+    bool in_place;
+    int odd_bytes;   // beyond whole units
+    bool is_mapped;  // rank 0's memory, by rank 1
+    std::array<trace::Fallback, 2> told;
+  };
+  constexpr int ranks = 2;
+  if (sms_ / ((ranks + devices_ - 1) / devices_) <= device::bulk_max_blocks)
+    GTEST_SKIP() << "the device has too few SMs";
+  for (const Case& one : {Case{Collective::all_reduce, "two_shot", true, 0, true, {none, none}},
+                          {Collective::all_reduce, "two_shot", true, 0, false, {not_mapped, peer}},
+                          {Collective::all_gather, "direct", false, 0, true, {none, none}},
+                          {Collective::all_gather, "direct", false, 0, false, {not_mapped, peer}},
+                          {Collective::all_gather, "direct", false, 1, true, {peer, not_aligned}},
+                          {Collective::all_to_all, "direct", false, 0, true, {none, none}},
+                          {Collective::all_to_all, "direct", false, 0, false, {not_mapped, peer}},
+                          {Collective::all_to_all, "direct", true, 0, true, {overlap, overlap}}}) {
+    GpuCluster cluster(ranks, options([&](int rank, int) { return one.is_mapped || rank == 1; }));
+    if (!cluster.engine(0).copies_by_tma()) GTEST_SKIP() << "the device does not copy in bulk";
+    auto run = run_by_default(**algorithm::find(one.collective, one.algorithm), ranks,
+                              64 * 300 + one.odd_bytes);
+    run.type = DataType::uint8;
+    run.compute_overlap = true;
+    run.request.in_place = one.in_place;
+    EXPECT_EQ(cluster.run(run), "") << describe(run);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const trace::Fallback told = one.told[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(cluster.fallback(rank), told)
+          << name(cluster.fallback(rank)) << ", " << describe(run) << ", rank " << rank;
+      if (told != none && told != peer)
+        EXPECT_EQ(cluster.instead(rank), engine::gpu::ll128_fallback(cluster.thread_blocks(rank)));
+    }
+    EXPECT_EQ(cluster.has_used_slots(0) || cluster.has_used_slots(1), one.told[0] != none)
+        << describe(run);
+  }
+}
+
 // An all-to-all alone overwrites what is not yet read: it takes LL128.
 TEST_F(GpuBulk, InPlaceEveryPlanTakesThePathOutOfPlace) {
   int known = 0;
@@ -180,7 +232,7 @@ TEST_F(GpuBulk, InPlaceEveryPlanTakesThePathOutOfPlace) {
       for (const bool in_place : {false, true}) {
         GpuCluster cluster(ranks, options([](int, int) { return true; }));
         if (!cluster.engine(0).copies_by_tma()) GTEST_SKIP() << "the device does not copy in bulk";
-        auto run = run_by_default(entry, ranks, 64 * 3000);
+        auto run = run_by_default(entry, ranks, 64 * 300);
         run.compute_overlap = true;
         run.request.in_place = in_place;
         if (!entry.supports(run.request).ok()) continue;

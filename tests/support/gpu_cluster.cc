@@ -156,6 +156,14 @@ int GpuCluster::thread_blocks(int rank) const {
   return resources_[static_cast<std::size_t>(rank)]->thread_blocks();
 }
 
+trace::Fallback GpuCluster::fallback(int rank) {
+  return resources_[static_cast<std::size_t>(rank)]->fallback();
+}
+
+trace::ChosenPath GpuCluster::instead(int rank) const {
+  return resources_[static_cast<std::size_t>(rank)]->instead();
+}
+
 bool GpuCluster::has_used_slots(int rank) {
   return resources_[static_cast<std::size_t>(rank)]->has_used_slots();
 }

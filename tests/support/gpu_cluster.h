@@ -87,6 +87,10 @@ class GpuCluster {
   bool has_used_slots(int rank);
   // By slot of the interpreter's connection from `peer` in protocol Simple; false without one.
   std::vector<bool> used_slots(int rank, int peer, int channel);
+  // Why a rank's last launch took another path than the chosen one, and which, where this rank
+  // knew.
+  trace::Fallback fallback(int rank);
+  trace::ChosenPath instead(int rank) const;
   // Of the last kernel of a rank that waits for peers.
   int thread_blocks(int rank) const;
   // Ranks 0, 1, ...

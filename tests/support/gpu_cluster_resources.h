@@ -80,7 +80,22 @@ class GpuCluster::Resources : public engine::gpu::Resources {
     return out;
   }
   // All calls of a rank are on one stream.
-  Status before_launch(sys::cuda::StreamHandle*) override { return {}; }
+  Status before_launch(sys::cuda::StreamHandle*) override {
+    fallback_ = trace::Fallback::none;
+    ++launches_;
+    return {};
+  }
+  std::uint64_t launch_key() const override { return launches_; }
+  void fall_back(trace::Fallback why, const trace::ChosenPath& instead) override {
+    fallback_ = why;
+    instead_ = instead;
+  }
+  // Of the last launch, as the host or its kernel told it.
+  trace::Fallback fallback() {
+    const bool is_told = std::ranges::count(engine().fallbacks(), launches_) > 0;
+    return fallback_ == trace::Fallback::none && is_told ? trace::Fallback::peer : fallback_;
+  }
+  const trace::ChosenPath& instead() const { return instead_; }
   Status after_launch(sys::cuda::StreamHandle*) override { return {}; }
   Status make_room(sys::cuda::StreamHandle*, int blocks) override {
     thread_blocks_ = blocks;
@@ -118,6 +133,9 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   std::set<const transport::Connection*> stored_;
   std::vector<sys::cuda::Memory> scratch_;
   int thread_blocks_ = 0;
+  std::uint64_t launches_ = 0;
+  trace::Fallback fallback_ = trace::Fallback::none;
+  trace::ChosenPath instead_;
 };
 
 }  // namespace unisono::test

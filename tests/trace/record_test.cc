@@ -216,10 +216,20 @@ TEST(Json, NamesThePathThatACallTook) {
     EXPECT_EQ(written.find("slots")->integer(), 7);
     EXPECT_EQ(written.find("chunk_bytes")->integer(), 4096);
   }
+  // Where another path ran than the chosen one.
+  Entry fallen = entry_of(1);
+  fallen.path = {Path::ll128_all_pairs, 128, 2, 960};
+  fallen.fallback = Fallback::not_mapped;
+  fallen.chosen = Path::tma_bulk;
+  const json::Value told = parsed({.collectives = {fallen}});
+  const json::Value& reasoned = told.find("collectives")->array().front();
+  EXPECT_EQ(reasoned.find("path")->string(), "ll128_all_pairs");
+  EXPECT_EQ(reasoned.find("fallback")->string(), "not_mapped");
+  EXPECT_EQ(reasoned.find("chosen_path")->string(), "tma_bulk");
   // What a path does not have is left out.
   const json::Value document = parsed({.collectives = {entry_of(1)}});
   const json::Value& written = document.find("collectives")->array().front();
-  for (const char* member : {"thread_blocks", "slots", "chunk_bytes"})
+  for (const char* member : {"thread_blocks", "slots", "chunk_bytes", "fallback", "chosen_path"})
     EXPECT_EQ(written.find(member), nullptr) << member;
 }
 

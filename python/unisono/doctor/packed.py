@@ -13,10 +13,11 @@ __all__ = ["Packed", "packed_entries", "unpack"]
 Array = np.ndarray[Any, Any]
 # A rank's dump has at most so many of each kind; a hostile one claims more.
 _MOST_ENTRIES = 1 << 20
-_NAMED = ("collective", "type", "operation", "direction", "plan", "protocol", "path")
+_NAMED = ("collective", "type", "operation", "direction", "plan", "protocol", "path",
+          "fallback", "chosen_path")  # fmt: skip
 _SINCE = ("started_ns", "launched_ns", "ended_ns")
-_LEFT_OUT = (*_SINCE, "operation", "thread_blocks", "slots", "chunk_bytes", "connecting_ns",
-             "reducing_ns")  # fmt: skip
+_LEFT_OUT = (*_SINCE, "operation", "thread_blocks", "slots", "chunk_bytes", "fallback",
+             "chosen_path", "connecting_ns", "reducing_ns")  # fmt: skip
 
 
 class Packed(Entries):

@@ -40,7 +40,8 @@ def perfetto(records: Sequence[dict[str, Any]]) -> dict[str, Any]:
             for one in record[name]:
                 begin = one.get("started_ns", one.get("launched_ns", one["scheduled_ns"]))
                 end = one.get("ended_ns", written_ns)
-                shown = ("state", "sequence", "bytes", "plan", "path", "waiting")
+                shown = ("state", "sequence", "bytes", "plan", "path", "fallback", "chosen_path",
+                         "waiting")  # fmt: skip
                 events.append({
                     "name": one.get("collective") or f"{one['direction']} {one['peer']}",
                     "ph": "X", "pid": rank, "tid": track,

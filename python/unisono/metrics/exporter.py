@@ -71,6 +71,9 @@ class Exporter:
         self._total = counter("calls", "Calls that are over.", "collective", "path", "state")
         self._bytes = counter("call_bytes", "Bytes of calls that have ended: the larger of input "
                               "and output.", "collective", "path")  # fmt: skip
+        self._fallbacks = counter("fallbacks", "Calls that ran by another path than the chosen "
+                                  "one.", "collective", "chosen_path", "path",
+                                  "reason")  # fmt: skip
         self._errors = counter("errors", "Failures of communicators.", "kind")
         self._missed = counter("calls_unseen", "Calls that had left the record before it was read: "
                                "no other metric has them.", "what")  # fmt: skip
@@ -111,8 +114,9 @@ class Exporter:
     def collect(self) -> Iterator[Any]:
         """The families, as a registry wants them."""
         with self._lock:
-            for metric in (self._total, self._bytes, self._errors, self._missed, self._seconds,
-                           self._open, self._age, self._silent, self._failed_looks):  # fmt: skip
+            for metric in (self._total, self._bytes, self._fallbacks, self._errors, self._missed,
+                           self._seconds, self._open, self._age, self._silent,
+                           self._failed_looks):  # fmt: skip
                 yield from metric.collect()
             yield from self._inspector.collect(self._core)
 
@@ -139,6 +143,9 @@ class Exporter:
         entry = call.entry
         calls = entry.get("messages", 1)
         self._of(self._total, *owner, call.collective, entry["path"], entry["state"]).inc(calls)
+        if "fallback" in entry:
+            labels = (entry["chosen_path"], entry["path"], entry["fallback"])
+            self._of(self._fallbacks, *owner, call.collective, *labels).inc(calls)
         if entry["state"] == "ended":
             self._of(self._bytes, *owner, call.collective, entry["path"]).inc(entry["bytes"])
             labels = (*owner[:2], call.collective, size_label(entry["bytes"]))

@@ -53,6 +53,9 @@ class Telemetry:
                       "unisono.plan": entry["plan"], "unisono.protocol": entry["protocol"],
                       "unisono.path": entry["path"],
                       "unisono.sequence": entry["sequence"]}  # fmt: skip
+        if "fallback" in entry:
+            attributes |= {"unisono.fallback": entry["fallback"],
+                           "unisono.chosen_path": entry["chosen_path"]}  # fmt: skip
         if call.is_message:
             attributes["unisono.peer"] = entry["peer"]
         span = self._tracer.start_span(call.collective, start_time=call.begin_ns,

@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -79,6 +80,14 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   Status make_room(sys::cuda::StreamHandle* stream, int blocks) override;
   void end_launch() override;
   device::Stamp stamp() override { return stamp_; }
+  std::uint64_t launch_key() const override {
+    return key_of(capture_ != 0 ? captured_launches_ : last_launch_.number + 1, capture_ != 0);
+  }
+  void fall_back(trace::Fallback why, const trace::ChosenPath& instead) override {
+    last_launch_.fallback = why;
+    last_launch_.instead = instead;
+  }
+  void complete_fallbacks(std::vector<trace::Entry>& entries) const override;
 
   // Misuse if the stream is of another device, or is captured where that cannot be. Any thread.
   Status check_stream(void* stream) const;
@@ -144,6 +153,11 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   Status make_entry(const Link& wanted);
   Status make_registrations();
   transport::ConnectionKey key_of(std::uint32_t channel) const;
+  // Launches on streams and those into graphs count apart.
+  static std::uint64_t key_of(std::uint64_t launch, bool is_captured) {
+    return launch << 1 | (is_captured ? 1U : 0U);
+  }
+  void collect_fallbacks() const;
   void find_peer_mappings(const void* data, std::size_t bytes,
                           std::span<sys::cuda::DeviceAddress> by_rank, bool is_captured);
   // After a call: only one on memory that was not known takes the time.
@@ -187,6 +201,10 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   std::array<sys::cuda::EventHandle*, most_events> events_{};
   Launch last_launch_;
   std::uint64_t captured_launches_ = 0;
+  // Keys of launches whose kernels told of a fallback: the engine has the latest alone.
+  static constexpr std::size_t most_fallbacks = 16'384;
+  mutable std::mutex fallbacks_mutex_;
+  mutable std::set<std::uint64_t> fallbacks_;
   std::unique_ptr<KernelStamps> stamps_;
   device::Stamp stamp_{};  // of the call that is put on its stream now
   std::uint64_t ended_launches_ = 0;

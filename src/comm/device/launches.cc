@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/try.h"
 #include "comm/device/connections.h"
+#include "engine/gpu/ll128_all_pairs.h"
 
 namespace unisono::comm {
 
@@ -23,8 +24,10 @@ Status DeviceConnections::before_launch(sys::cuda::StreamHandle* stream) {
       device().check(driver.capture_info(stream, &capturing, &capture_, nullptr, nullptr, nullptr),
                      "looking at a stream"));
   if (capturing == 0) capture_ = 0;
+  last_launch_.fallback = trace::Fallback::none;
+  if (capture_ != 0) last_launch_.capture = ++captured_launches_;
   if (stamps_) {
-    const std::uint64_t number = capture_ != 0 ? ++captured_launches_ : last_launch_.number + 1;
+    const std::uint64_t number = capture_ != 0 ? captured_launches_ : last_launch_.number + 1;
     stamp_ = {engine_->stamp_board_address(),
               stamps_->begin_launch(number, capture_ != 0, job_->sys_world().now_ns())};
   }
@@ -79,6 +82,7 @@ bool DeviceConnections::is_busy() const {
 // whose event serves a later launch is over once a launch after it is. Few questions, because the
 // driver answers them under a lock that launches need.
 std::uint64_t DeviceConnections::ended_launches() {
+  collect_fallbacks();
   const std::uint64_t last = last_launch_.number;
   if (ended_launches_ == last) return last;
   const sys::cuda::Current current(device());
@@ -98,6 +102,29 @@ std::uint64_t DeviceConnections::ended_launches() {
       open = middle;
   }
   return ended_launches_;
+}
+
+void DeviceConnections::collect_fallbacks() const {
+  const std::vector<std::uint64_t> told = engine_->fallbacks();
+  if (told.empty()) return;
+  const std::lock_guard lock(fallbacks_mutex_);
+  fallbacks_.insert(told.begin(), told.end());
+  while (fallbacks_.size() > most_fallbacks) fallbacks_.erase(fallbacks_.begin());
+}
+
+void DeviceConnections::complete_fallbacks(std::vector<trace::Entry>& entries) const {
+  collect_fallbacks();
+  const std::lock_guard lock(fallbacks_mutex_);
+  if (fallbacks_.empty()) return;
+  for (trace::Entry& entry : entries) {
+    const std::uint64_t launch = entry.is_captured ? entry.capture : entry.launch;
+    if (launch == 0 || entry.fallback != trace::Fallback::none ||
+        !fallbacks_.contains(key_of(launch, entry.is_captured)))
+      continue;
+    entry.fallback = trace::Fallback::peer;
+    entry.chosen = entry.path.variant;
+    entry.path = engine::gpu::ll128_fallback(entry.path.thread_blocks);
+  }
 }
 
 Status DeviceConnections::check_device() const {

@@ -42,10 +42,19 @@ void Scheduler::launched(trace::Entry& entry, std::uint64_t number, std::int64_t
   entry.ended_ns = 0;
   entry.launch = launch.number;
   entry.is_captured = launch.is_captured;
+  entry.capture = launch.is_captured ? launch.capture : 0;
   entry.waiting = {};
-  // A call that is captured differs from others of its kind in more than its times.
-  (entry.is_message() ? messages_record_ : collectives_record_)
-      .write(number, entry, launch.is_captured ? 0 : kind);
+  trace::Ring& ring = entry.is_message() ? messages_record_ : collectives_record_;
+  if (launch.fallback != trace::Fallback::none) [[unlikely]] {
+    // The next call like it may take the chosen path.
+    trace::Entry fallen = entry;
+    fallen.fallback = launch.fallback;
+    fallen.chosen = std::exchange(fallen.path, launch.instead).variant;
+    ring.write(number, fallen);
+  } else {
+    // A call that is captured differs from others of its kind in more than its times.
+    ring.write(number, entry, launch.is_captured ? 0 : kind);
+  }
   if (!launch.is_captured) {
     launch_timeouts_ns_[launch.number % launch_timeouts_ns_.size()] = timeout_ns;
     if (!has_launched_) {
@@ -133,6 +142,8 @@ trace::Record Scheduler::record() const {
   out.messages = messages_record_.read();
   launches_.apply(out.collectives);
   launches_.apply(out.messages);
+  if (const StreamCalls* on_streams = on_streams_.load(std::memory_order_acquire))
+    on_streams->complete_fallbacks(out.collectives);
   out.connections = connections_.traffic();
   for (const trace::Entry& entry : queued) {
     auto& known = entry.is_message() ? out.messages : out.collectives;

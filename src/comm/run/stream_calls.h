@@ -22,10 +22,16 @@ class StreamCalls {
   struct Launch {
     std::uint64_t number = 0;
     bool is_captured = false;
+    std::uint64_t capture = 0;  // of the launches into graphs, from 1
+    // Where it took another path than the chosen one: why, and which.
+    trace::Fallback fallback = trace::Fallback::none;
+    trace::ChosenPath instead;
   };
   virtual Launch last_launch() const = 0;
   // Launches up to this number are over.
   virtual std::uint64_t ended_launches() = 0;
+  // Gives entries of launches that their kernels, told by a peer, ran in LL128 that path.
+  virtual void complete_fallbacks(std::vector<trace::Entry>& entries) const = 0;
   // What a kernel, or a stream that waited for signals, came to.
   virtual Status failure() const = 0;
   // What thread blocks have been waiting for so long that they tell. Where any tell, it takes some

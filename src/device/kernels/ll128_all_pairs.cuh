@@ -288,6 +288,7 @@ __device__ __forceinline__ void run_ll128(const Ll128Launch& launch) {
     __shared__ std::uint64_t views[most];
     ZeroCopy zero_copy{launch, watch, place, own->zero_copy.calls[blockIdx.x] + 1, views, 0, 0};
     if (!zero_copy.agree()) return;
+    if (zero_copy.sends != launch.sends) tell_fallback(launch);
     zero_copy.push();
     zero_copy.signal();
     zero_copy.keep();

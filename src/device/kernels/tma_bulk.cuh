@@ -88,6 +88,8 @@ __device__ __forceinline__ void run_bulk(const BulkLaunch& launch) {
   BulkBlock block{launch, watch, place, own->bulk.calls[blockIdx.x] + 1, views};
   BulkRouteMode way{};
   if (!block.agree(way)) return;
+  // The host knows where it is this rank that cannot copy.
+  if (!way.copies && launch.outputs[launch.lines.rank] != 0) tell_fallback(launch.lines);
   if (static_cast<int>(blockIdx.x) < way.blocks) {
     if (!run_way<most, Data>(launch, watch, place, views, way)) return;
     block.signal();

@@ -24,6 +24,14 @@ __device__ __forceinline__ int rank_at(const Ll128Launch& launch, int distance) 
 }
 __device__ __forceinline__ bool has(unsigned ranks, int rank) { return (ranks >> rank & 1U) != 0; }
 
+// Tells the host that a peer has not mapped this rank's buffer, or cannot write its own directly.
+__device__ __forceinline__ void tell_fallback(const Ll128Launch& launch) {
+  if (blockIdx.x != 0 || threadIdx.x != 0 || launch.key == 0) return;
+  // Relaxed: the host reads it once the launch has ended.
+  ptx::store_relaxed_sys(
+      &at_address<Mailbox>(launch.mailbox)->fallbacks[launch.key % most_fallbacks], launch.key);
+}
+
 // Thread blocks that keep, of two ranks: a copy inside the device moves 36 GB/s a block, and is to
 // be through before 350 GB/s of stores are. Of more ranks there is less to keep for as many stores.
 constexpr int keepers_of_two = 16;

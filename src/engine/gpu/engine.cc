@@ -125,6 +125,15 @@ bool Engine::has_given_up() const {
          std::atomic_ref(mailbox().failure.state).load(std::memory_order_relaxed) != 0;
 }
 
+std::vector<std::uint64_t> Engine::fallbacks() const {
+  std::vector<std::uint64_t> out;
+  for (std::uint64_t& told : mailbox().fallbacks)
+    // Relaxed: of a launch that has ended, it is there.
+    if (const auto key = std::atomic_ref(told).load(std::memory_order_relaxed); key != 0)
+      out.push_back(key);
+  return out;
+}
+
 std::vector<trace::Waiting> Engine::long_waits() const {
   device::LongWait* const told = mailbox().waits;
   const auto what_of = [](device::LongWait& at) {

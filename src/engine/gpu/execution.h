@@ -105,6 +105,9 @@ class Engine {
   std::uint64_t stopped_address() const { return stopped_memory_.address(); }
   // device::StampBoard, in device memory; 0: kernels stamp nothing.
   std::uint64_t stamp_board_address() const { return stamp_board_.address(); }
+  // The keys of the latest launches that ran in LL128 because a peer could not take the chosen
+  // path, as far as they have ended. Any thread.
+  std::vector<std::uint64_t> fallbacks() const;
   // What thread blocks on the device wait for, that have waited for some milliseconds; where they
   // have given up, what they waited for. Any thread.
   std::vector<trace::Waiting> long_waits() const;
@@ -198,6 +201,11 @@ class Resources {
   // kernels of others that may leave no room for so many.
   virtual Status make_room(sys::cuda::StreamHandle* stream, int blocks) = 0;
   virtual void end_launch() {}
+  // Between them: by which number the call's kernels tell of a fallback (Engine::fallbacks()). 0:
+  // they tell of none.
+  virtual std::uint64_t launch_key() const { return 0; }
+  // Between them: this rank's launch takes another path than the chosen one.
+  virtual void fall_back(trace::Fallback /*why*/, const trace::ChosenPath& /*instead*/) {}
   // Between them: what the call's kernels stamp.
   virtual device::Stamp stamp() { return {}; }
 };

@@ -56,6 +56,13 @@ trace::ChosenPath ll128_path(const PathChoice& chosen, std::int64_t longest, int
   return out;
 }
 
+trace::ChosenPath ll128_fallback(int thread_blocks) {
+  return {.variant = Path::ll128_all_pairs,
+          .thread_blocks = thread_blocks,
+          .slots = device::ll128_slots,
+          .chunk_bytes = device::ll128_group_payload};
+}
+
 Ll128AllPairs::Ll128AllPairs(const plan::Header& header, int rank,
                              std::shared_ptr<const plan::Exchange> exchange)
     : SpecialisedKernel(header, rank, std::move(exchange)),
@@ -129,21 +136,28 @@ void Ll128AllPairs::set_buffers(const Arguments& arguments, device::Ll128Launch&
   launch.receives = bits(sets_.receives);
 }
 
-// Where the others reach what they are to store here.
-void Ll128AllPairs::set_peer_buffers(Resources& resources, const Arguments& arguments,
-                                     device::Ll128Launch& launch) const {
-  if (launch.receives == 0) return;
-  if (overwrites_) return;
+// Where the others reach what they are to store here; and why some do not.
+trace::Fallback Ll128AllPairs::set_peer_buffers(Resources& resources, const Arguments& arguments,
+                                                device::Ll128Launch& launch) const {
+  if (launch.receives == 0) return trace::Fallback::none;
+  if (overwrites_) return trace::Fallback::overlap;
   const DeviceAddress output = address_of(arguments.output);
   std::array<DeviceAddress, device::all_pairs_max_ranks> views{};
   resources.find_peer_mappings(
       arguments.output, static_cast<std::size_t>(block_bytes(arguments) * output_blocks_), views);
+  trace::Fallback why = trace::Fallback::none;
   for (int peer = 0; peer < ranks_; ++peer) {
     const DeviceAddress view = views[static_cast<std::size_t>(peer)];
-    if (view == 0) continue;
+    if ((launch.receives >> peer & 1U) == 0) continue;
     const std::uint64_t wanted = view + (launch.peers[peer].destination - output);
-    if (wanted % device::address_alignment == 0) launch.peers[peer].view = wanted;
+    if (view == 0)
+      why = trace::Fallback::not_mapped;
+    else if (wanted % device::address_alignment != 0)
+      why = trace::Fallback::not_aligned;
+    else
+      launch.peers[peer].view = wanted;
   }
+  return why;
 }
 
 // What stood by rank: this one first.
@@ -177,7 +191,11 @@ void Ll128AllPairs::prepare(Resources& resources, const Arguments& arguments,
     if (launch.peers[peer].destination == 0 ||
         launch.peers[peer].source == launch.peers[peer].destination)
       launch.local_copies = bits(launch.local_copies & ~(1U << peer));
-  if (path == Path::zero_copy) set_peer_buffers(resources, arguments, launch);
+  if (path != Path::ll128_all_pairs) launch.key = resources.launch_key();
+  if (path == Path::zero_copy)
+    if (const trace::Fallback why = set_peer_buffers(resources, arguments, launch);
+        why != trace::Fallback::none)
+      resources.fall_back(why, ll128_fallback(arguments.path.thread_blocks));
   for (int peer = 0; peer < ranks_; ++peer) {
     const transport::Connection* link = links()[static_cast<std::size_t>(peer)];
     if (link == nullptr) continue;

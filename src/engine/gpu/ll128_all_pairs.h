@@ -23,6 +23,8 @@ int ll128_hops(const plan::Exchange& exchange);
 // it sums.
 trace::ChosenPath ll128_path(const PathChoice& chosen, std::int64_t longest, int ranks, bool adds,
                              int max_sms);
+// What runs on so many thread blocks instead of a path that peers' buffers rule out.
+trace::ChosenPath ll128_fallback(int thread_blocks);
 
 class Ll128AllPairs : public SpecialisedKernel {
  public:
@@ -44,8 +46,8 @@ class Ll128AllPairs : public SpecialisedKernel {
   int channel(const Arguments& arguments) const override;
   transport::Geometry geometry(int channel) const override;
   PathChoice choose(const Engine& engine, const Arguments& arguments) const;
-  void set_peer_buffers(Resources& resources, const Arguments& arguments,
-                        device::Ll128Launch& launch) const;
+  trace::Fallback set_peer_buffers(Resources& resources, const Arguments& arguments,
+                                   device::Ll128Launch& launch) const;
   // Who sends what to whom; of every call the same.
   void find_sets();
   void find_bulk_flows();
@@ -58,10 +60,10 @@ class Ll128AllPairs : public SpecialisedKernel {
   void set_flows(const Arguments& arguments, device::BulkLaunch& launch) const;
   Status copy_own_concurrently(StreamQueue& queue, const Arguments& arguments,
                                device::BulkLaunch& launch) const;
-  bool set_bulk_peer_buffers(Resources& resources, const void* data, std::int64_t bytes,
-                             std::uint64_t (&views)[device::all_pairs_max_ranks]) const;
-  bool set_bulk_buffers(Resources& resources, const Arguments& arguments,
-                        device::BulkLaunch& launch) const;
+  trace::Fallback set_bulk_peer_buffers(Resources& resources, const void* data, std::int64_t bytes,
+                                        std::uint64_t (&views)[device::all_pairs_max_ranks]) const;
+  trace::Fallback set_bulk_buffers(Resources& resources, const Arguments& arguments,
+                                   device::BulkLaunch& launch) const;
   Status launch_in_bulk(Resources& resources, const Arguments& arguments,
                         const device::Ll128Launch& lines) const;
 

@@ -164,9 +164,8 @@ Status Ll128AllPairs::copy_own_concurrently(StreamQueue& queue, const Arguments&
   return {};
 }
 
-// Finds a buffer that others need in each rank's addresses. False unless all have mapped it,
-// aligned.
-bool Ll128AllPairs::set_bulk_peer_buffers(
+// Finds a buffer that others need in each rank's addresses: all must have mapped it, aligned.
+trace::Fallback Ll128AllPairs::set_bulk_peer_buffers(
     Resources& resources, const void* data, std::int64_t bytes,
     std::uint64_t (&views)[device::all_pairs_max_ranks]) const {
   std::array<DeviceAddress, device::all_pairs_max_ranks> found{};
@@ -174,27 +173,32 @@ bool Ll128AllPairs::set_bulk_peer_buffers(
   found[static_cast<std::size_t>(rank_)] = address_of(data);
   for (int rank = 0; rank < ranks_; ++rank) {
     const DeviceAddress view = found[static_cast<std::size_t>(rank)];
-    if (view == 0 || !is_aligned(view)) return false;
+    if (view == 0) return trace::Fallback::not_mapped;
+    if (!is_aligned(view)) return trace::Fallback::not_aligned;
     views[rank] = view;
   }
-  return true;
+  return trace::Fallback::none;
 }
 
-// False: some rank does not reach what it needs of this one, or it is not aligned.
-bool Ll128AllPairs::set_bulk_buffers(Resources& resources, const Arguments& arguments,
-                                     device::BulkLaunch& launch) const {
+// Why some rank cannot copy what it needs of this one.
+trace::Fallback Ll128AllPairs::set_bulk_buffers(Resources& resources, const Arguments& arguments,
+                                                device::BulkLaunch& launch) const {
   const std::int64_t block = block_bytes(arguments);
-  if (overwrites_) return false;
+  using enum trace::Fallback;
+  if (!resources.engine().copies_by_tma()) return no_tma;
+  if (overwrites_) return overlap;
   for (int i = 0; i < launch.flows; ++i)
     if (!is_aligned(static_cast<std::uint64_t>(launch.flow[i].source)) ||
         !is_aligned(static_cast<std::uint64_t>(launch.flow[i].destination)))
-      return false;
+      return not_aligned;
   std::ranges::fill(launch.outputs, device::bulk_no_buffer);
-  if (input_blocks_ > 0 &&
-      !set_bulk_peer_buffers(resources, arguments.input, block * input_blocks_, launch.inputs))
-    return false;
-  return output_blocks_ == 0 ||
-         set_bulk_peer_buffers(resources, arguments.output, block * output_blocks_, launch.outputs);
+  if (input_blocks_ > 0)
+    if (const trace::Fallback why =
+            set_bulk_peer_buffers(resources, arguments.input, block * input_blocks_, launch.inputs);
+        why != none)
+      return why;
+  if (output_blocks_ == 0) return none;
+  return set_bulk_peer_buffers(resources, arguments.output, block * output_blocks_, launch.outputs);
 }
 
 Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& arguments,
@@ -206,8 +210,12 @@ Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& argu
   // As many as LL128 takes, so that a call that cannot use TMA bulk copies is no slower.
   launch.all_blocks = most_blocks(arguments, device::ll128_max_blocks);
   set_flows(arguments, launch);
-  const bool is_reached = engine.copies_by_tma() && set_bulk_buffers(resources, arguments, launch);
-  if (!is_reached) std::ranges::fill(launch.outputs, 0);
+  const trace::Fallback why = set_bulk_buffers(resources, arguments, launch);
+  const bool is_reached = why == trace::Fallback::none;
+  if (!is_reached) {
+    std::ranges::fill(launch.outputs, 0);
+    resources.fall_back(why, ll128_fallback(launch.all_blocks));
+  }
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
   const sys::cuda::Current current(engine.device());
   int capturing = 0;

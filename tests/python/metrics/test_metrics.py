@@ -109,6 +109,19 @@ def test_the_metrics_of_known_calls() -> None:
     assert of(found, f"{name}_bucket", **size, size="1MiB-16MiB", le="0.005") == 1
 
 
+def test_fallbacks_are_counted_with_their_reason() -> None:
+    source = Fed()
+    exporter = Exporter(source)
+    fell = {"path": "ll128_all_pairs", "fallback": "not_mapped", "chosen_path": "tma_bulk"}
+    source.look = Look([record([collective(0, **fell), collective(1, **fell), collective(2)])])
+    exporter.update()
+    labels = {"collective": "all_reduce", "chosen_path": "tma_bulk", "path": "ll128_all_pairs",
+              "reason": "not_mapped"}  # fmt: skip
+    found = values(exporter)
+    assert of(found, "unisono_fallbacks_total", **OWNER, **labels) == 2
+    assert len([name for name, _ in found if name == "unisono_fallbacks_total"]) == 1
+
+
 def test_communicators_that_are_gone_are_forgotten_after_a_while() -> None:
     source, now = Fed(), [0.0]
     exporter = Exporter(source, now=lambda: now[0])
