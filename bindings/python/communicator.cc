@@ -172,10 +172,16 @@ void bind_communicator(nb::module_& module) {
       .def("check_failure", [](const Communicator& self) { check(self.failure()); })
       .def(
           "explain",
-          [](const Communicator& self, std::string_view collective, const Size& bytes) {
-            return take(self.explain(collective_of(collective), bytes_of(bytes)));
+          [](const Communicator& self, std::string_view collective, const Size& bytes,
+             std::string_view type, std::string_view operation, bool in_place, int max_sms,
+             bool compute_overlap) {
+            return take(
+                self.explain(collective_of(collective), bytes_of(bytes),
+                             explain_options(type, operation, in_place, max_sms, compute_overlap)));
           },
-          nb::arg("collective"), nb::arg("bytes"))
+          nb::arg("collective"), nb::arg("bytes"), nb::arg("type") = "",
+          nb::arg("operation") = "sum", nb::arg("in_place") = false, nb::arg("max_sms") = 0,
+          nb::arg("compute_overlap") = false)
       .def(
           "register_plans",
           [](Communicator& self, const std::vector<std::string>& plans, std::uint64_t min_bytes,

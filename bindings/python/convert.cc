@@ -49,6 +49,16 @@ Protocol protocol_of(std::string_view name) {
   return by_name(protocol_from_name(name), name, "protocol", protocol_count);
 }
 
+ExplainOptions explain_options(std::string_view type, std::string_view operation, bool in_place,
+                               int max_sms, bool compute_overlap) {
+  ExplainOptions out{.operation = operation_of(operation),
+                     .in_place = in_place,
+                     .max_sms = max_sms,
+                     .compute_overlap = compute_overlap};
+  if (!type.empty()) out.type = data_type_of(type);
+  return out;
+}
+
 std::optional<Policy> policy_of(std::string_view name) {
   if (name.empty()) return std::nullopt;
   return by_name(policy_from_name(name), name, "policy", policy_count);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nanobind/nanobind.h>
+#include <unisono/explanation.h>
 #include <unisono/result.h>
 #include <unisono/settings.h>
 #include <unisono/types.h>
@@ -35,6 +36,9 @@ Collective collective_of(std::string_view name);
 DataType data_type_of(std::string_view name);
 ReduceOperation operation_of(std::string_view name);
 Protocol protocol_of(std::string_view name);
+// What explain() is asked of a call; an empty type: any.
+ExplainOptions explain_options(std::string_view type, std::string_view operation, bool in_place,
+                               int max_sms, bool compute_overlap);
 // Nothing for an empty name.
 std::optional<Policy> policy_of(std::string_view name);
 

@@ -316,8 +316,9 @@ class Communicator {
   // where the call is.
   bool can_choose(const Call& call);
 
-  // Which plan a call would take, and why.
-  Result<Explanation> explain(Collective collective, std::uint64_t bytes) const;
+  // Which plan a call would take, by which path, and why; with this communicator's settings.
+  Result<Explanation> explain(Collective collective, std::uint64_t bytes,
+                              const ExplainOptions& options = {}) const;
 
   MemoryReport memory() const;
   // The record of this communicator's calls, as JSON.

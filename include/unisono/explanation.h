@@ -4,10 +4,20 @@
 #include <unisono/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace unisono {
+
+// What else is asked of a call. The members mean what those of Call and CallOptions mean.
+struct ExplainOptions {
+  std::optional<DataType> type;  // nothing: any
+  ReduceOperation operation = ReduceOperation::sum;
+  bool in_place = false;
+  int max_sms = 0;
+  bool compute_overlap = false;
+};
 
 // A plan that could serve the call, and what the cost model says of it.
 struct PlanCandidate {

@@ -148,11 +148,17 @@ def explain_device(
     architecture: str = "",
     sms: int = 132,
     settings: dict[str, str] = ...,
+    type: str = "",
+    operation: str = "sum",
+    in_place: bool = False,
+    max_sms: int = 0,
+    compute_overlap: bool = False,
 ) -> Explanation:
     """Which plan a call on the GPUs of one host would take, on which kernel, and why.
 
     No GPU is needed: rows of a table decide, by the GPU's architecture ("sm_90"; empty: the newest
-    that has rows). `sms` is how many SMs each GPU has.
+    that has rows). `sms` is how many SMs each GPU has. The others say how the call is made; an
+    empty `type`: any.
 
     Raises:
         MisuseError: No architecture has that name, or no plan serves the call.

@@ -35,14 +35,36 @@ class MemoryReport(TypedDict):
 class Inspection(Programs):
     """What can be asked of a communicator without a call."""
 
-    def explain(self, collective: str, bytes: int | str) -> native.Explanation:  # noqa: A002
-        """Which plan a call would take, and why. Printed, it is a table.
+    def explain(
+        self,
+        collective: str,
+        bytes: int | str,  # noqa: A002
+        *,
+        type: str = "",  # noqa: A002
+        operation: str = "sum",
+        in_place: bool = False,
+        max_sms: int = 0,
+        compute_overlap: bool = False,
+    ) -> native.Explanation:
+        """Which plan a call would take, by which path, and why. Printed, it is a table.
+
+        PyTorch's backend makes its calls with `compute_overlap`, all-reduces in place.
 
         Args:
             collective: "all_reduce" and so on.
             bytes: The larger of a rank's input and output: a number, or a text as "1MiB".
+            type: The element type; empty: any.
+            operation: The reduction.
+            in_place: Whether input and output are one.
+            max_sms: The limit on SMs; 0: the communicator's.
+            compute_overlap: Whether computation overlaps with the call.
+
+        Raises:
+            MisuseError: A name is not known, or the communicator's policy cannot run the call.
         """
-        return self._native.explain(collective, bytes)
+        return self._native.explain(
+            collective, bytes, type, operation, in_place, max_sms, compute_overlap
+        )
 
     def plan(
         self,

@@ -261,13 +261,23 @@ bool Communicator::is_suspended() const {
 
 bool Communicator::can_choose(const Call& call) { return core_ && core_->can_choose(call); }
 
-Result<Explanation> Communicator::explain(Collective collective, std::uint64_t bytes) const {
+Result<Explanation> Communicator::explain(Collective collective, std::uint64_t bytes,
+                                          const ExplainOptions& options) const {
   if (!core_) return no_communicator();
   const comm::DevicePath* const device = core_->device();
-  comm::Plans* const of_device = device != nullptr ? device->plans() : nullptr;
-  auto explanation =
-      (of_device != nullptr ? of_device : core_->host->plans())->explain(collective, bytes);
-  if (!explanation.ok() || of_device == nullptr) return explanation;
+  if (device == nullptr || device->plans() == nullptr)
+    return core_->host->plans()->explain(collective, bytes, options);
+  // With what the communicator's settings say of all calls.
+  Call call;
+  call.collective = collective;
+  call.options.max_sms = options.max_sms;
+  call.options.compute_overlap = options.compute_overlap;
+  UNISONO_ASSIGN(const comm::CallPath::Means means, device->means_of(call));
+  ExplainOptions settled = options;
+  settled.max_sms = means.options.max_sms;
+  settled.compute_overlap = means.options.compute_overlap;
+  auto explanation = means.plans->explain(collective, bytes, settled);
+  if (!explanation.ok()) return explanation;
   if (const std::string& why = device->connections().why_staged(); !why.empty())
     explanation->note = explanation->note.empty() ? why : str(why, ". ", explanation->note);
   return explanation;

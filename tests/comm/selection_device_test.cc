@@ -43,6 +43,32 @@ TEST(Selection, OnADeviceAnExplanationNamesTheKernelAndTheRow) {
   EXPECT_EQ(small->slots, 2);
 }
 
+// As PyTorch makes calls, and as others do.
+TEST(Selection, OnADeviceAnExplanationNamesThePathOfTheCallAsItIsMade) {
+  Selection selection = device_selection(2);
+  const auto path_of = [&](Collective collective, const ExplainOptions& options) {
+    const auto explained = selection.explain(collective, 64 << 20, options);
+    return explained.ok() ? str(explained->path, " ", explained->thread_blocks)
+                          : explained.error().describe();
+  };
+  for (const bool in_place : {false, true}) {
+    EXPECT_EQ(path_of(Collective::all_reduce,
+                      {.type = DataType::bfloat16, .in_place = in_place, .compute_overlap = true}),
+              "tma_bulk 8");
+    EXPECT_EQ(path_of(Collective::all_reduce, {.in_place = in_place, .max_sms = 16}),
+              "tma_bulk 16");
+  }
+  EXPECT_EQ(path_of(Collective::all_reduce,
+                    {.operation = ReduceOperation::pre_multiplied_sum, .compute_overlap = true}),
+            "ll128_all_pairs 128");
+  EXPECT_EQ(path_of(Collective::all_to_all, {}), "zero_copy 128");
+  EXPECT_EQ(path_of(Collective::all_to_all, {.in_place = true}), "ll128_all_pairs 128");
+  EXPECT_EQ(selection.explain(Collective::all_to_all, 64 << 20, {.in_place = true})->note,
+            "why: in place, what arrives by zero_copy might overwrite what is not yet read");
+  EXPECT_EQ(path_of(Collective::all_reduce, {.max_sms = -1}),
+            "misuse: max_sms is -1; it must be 1 or more, or 0 for no limit");
+}
+
 // A slice of a device (MIG), or an older one.
 TEST(Selection, OnASmallDeviceNoPlanHasMoreThreadBlocksThanRunAtOnce) {
   for (const int thread_blocks : {8, 16, 108})

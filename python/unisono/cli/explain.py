@@ -43,19 +43,35 @@ def explain(
         str, typer.Option(help="With --device cuda: sm_90, ...; empty: the newest known.")
     ] = "",
     sms: Annotated[int, typer.Option(min=1, help="With --device cuda: SMs of each GPU.")] = 132,
+    type_: Annotated[
+        str, typer.Option("--type", "-d", "--datatype", help="Element type; empty: any.")
+    ] = "",
+    operation: Annotated[str, typer.Option("--operation", "-o", "--op", help="Reduction.")] = "sum",
+    in_place: Annotated[bool, typer.Option("--in-place", help="Input and output alias.")] = False,
+    max_sms: Annotated[
+        int, typer.Option(min=0, help="With --device cuda: the call's limit on SMs; 0: none.")
+    ] = 0,
+    compute_overlap: Annotated[
+        bool, typer.Option("--compute-overlap", help="With --device cuda: as PyTorch calls.")
+    ] = False,
     json: Json = None,
 ) -> None:
     """Say which plan a call would take, and why.
 
     The size is that of a rank's input or output, whichever is larger. With --device cuda it also
-    says which kernel; no GPU is needed.
+    says which kernel; no GPU is needed. PyTorch's backend calls with --compute-overlap, and DDP
+    with --in-place.
     """
     check_names("collective", [collective], collectives())
     check_names("device", [device], _DEVICES)
     size_bytes, placement = parse_size(size, "SIZE"), placement_of(ranks, nodes)
     staged = _STAGED if device == "cuda" and nodes > 1 else ""
     if device == "cuda" and not staged:
-        found = plans.explain_device(collective, size_bytes, ranks, architecture, sms)
+        found = plans.explain_device(
+            *(collective, size_bytes, ranks, architecture, sms),
+            type=type_, operation=operation, in_place=in_place, max_sms=max_sms,
+            compute_overlap=compute_overlap,
+        )  # fmt: skip
     else:
         found = plans.explain(collective, size_bytes, placement)
     transports = {

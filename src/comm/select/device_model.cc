@@ -13,6 +13,7 @@
 #include "engine/gpu/ll128_all_pairs.h"
 #include "engine/gpu/ll_all_pairs.h"
 #include "engine/gpu/lower.h"
+#include "plan/chunk_layout.h"
 
 namespace unisono::comm {
 namespace {
@@ -133,17 +134,22 @@ class DeviceModel : public EngineModel {
   }
 
   trace::ChosenPath path(const PlanToRun& plan) const override {
-    if (const auto specialised = how_specialised(plan, 0)) return specialised->path;
+    if (const auto specialised = how_specialised(plan, plan.call.max_sms))
+      return specialised->overwrites ? engine::gpu::ll128_fallback(specialised->all_blocks)
+                                     : specialised->path;
     const int blocks = plan.registered != nullptr
                            ? static_cast<int>(plan.registered->program.thread_blocks.size())
                            : blocks_of(*plan.entry, plan.request).all * plan.request.channels;
     return engine::gpu::interpreter_path(blocks, plan.request.protocol, options_);
   }
   std::string note(const PlanToRun& plan) const override {
-    const auto specialised = how_specialised(plan, 0);
+    const auto specialised = how_specialised(plan, plan.call.max_sms);
     if (!specialised) return "why: no specialised kernel carries it";
     if (specialised->path.variant == trace::Path::ll_all_pairs)
       return "why: it carries this plan while a message fits a slot";
+    if (specialised->overwrites)
+      return str("why: in place, what arrives by ", trace::name(specialised->path.variant),
+                 " might overwrite what is not yet read");
     return str("why: ", describe(specialised->row), ", here ", format_bytes(specialised->longest));
   }
 
@@ -175,6 +181,10 @@ class DeviceModel : public EngineModel {
     trace::ChosenPath path;
     const engine::gpu::PathRow* row = nullptr;
     std::uint64_t longest = 0;
+    // In place, its data must not be stored directly (plan::RankExchange::overwrites_in_place): its
+    // launch takes so many thread blocks in LL128.
+    bool overwrites = false;
+    int all_blocks = 0;
   };
   std::string describe(const engine::gpu::PathRow* row) const {
     if (row == nullptr)
@@ -194,12 +204,10 @@ class DeviceModel : public EngineModel {
     else if (request.channels == 1)
       exchange = exchanges_.of(*plan.entry, ranks);
     if (exchange == nullptr) return std::nullopt;
-    const double message_bytes = plan.block_bytes *
-                                 static_cast<double>(exchange->longest_message()) /
-                                 exchange->chunks_per_block;
+    const double message_bytes = longest_message(plan, *exchange);
     const auto longest = static_cast<std::uint64_t>(message_bytes);
     const bool is_reduce = request.collective == Collective::reduce;
-    if (request.protocol == Protocol::ll128) return in_ll128(request, *exchange, longest, max_sms);
+    if (request.protocol == Protocol::ll128) return in_ll128(plan, *exchange, longest, max_sms);
     if (request.protocol != Protocol::ll) return std::nullopt;
     const auto kind = engine::gpu::ll_kind(*exchange);
     if (!kind || message_bytes > static_cast<double>(device::ll_max_bytes(*kind, ranks)))
@@ -213,17 +221,37 @@ class DeviceModel : public EngineModel {
         .path = engine::gpu::ll_path(*kind, longest, ranks, max_sms),
         .longest = longest};
   }
-  std::optional<SpecialisedCall> in_ll128(const algorithm::Request& request,
-                                          const plan::Exchange& exchange, std::uint64_t longest,
-                                          int max_sms) const {
+  // In bytes: where the type is known as the kernel divides blocks, else in proportion.
+  static double longest_message(const PlanToRun& plan, const plan::Exchange& exchange) {
+    const std::int64_t chunks = exchange.longest_message();
+    if (!plan.call.type || exchange.chunks_per_block == 1)
+      return plan.block_bytes * static_cast<double>(chunks) / exchange.chunks_per_block;
+    const auto size = static_cast<std::int64_t>(size_bytes(*plan.call.type));
+    const std::int64_t count = static_cast<std::int64_t>(plan.block_bytes) / size;
+    const auto layout = plan::ChunkLayout::of(count, exchange.chunks_per_block, size);
+    return static_cast<double>((chunks / exchange.chunks_per_block * count +
+                                layout.begin(chunks % exchange.chunks_per_block)) *
+                               size);
+  }
+  engine::gpu::PathChoice row_for(const PlanToRun& plan, int hops, std::uint64_t longest,
+                                  int max_sms) const {
+    const Collective collective = plan.request.collective;
+    if (is_reduction(collective) && plan.call.operation == ReduceOperation::pre_multiplied_sum)
+      return {};
+    return paths_.find({.collective = collective,
+                        .ranks = plan.request.placement.ranks(),
+                        .hops = hops,
+                        .longest = longest,
+                        .max_sms = max_sms,
+                        .overlaps = plan.call.compute_overlap});
+  }
+  std::optional<SpecialisedCall> in_ll128(const PlanToRun& plan, const plan::Exchange& exchange,
+                                          std::uint64_t longest, int max_sms) const {
+    const algorithm::Request& request = plan.request;
     const int hops = engine::gpu::ll128_hops(exchange);
     if (hops == 0) return std::nullopt;
     const int ranks = request.placement.ranks();
-    const engine::gpu::PathChoice chosen = paths_.find({.collective = request.collective,
-                                                        .ranks = ranks,
-                                                        .hops = hops,
-                                                        .longest = longest,
-                                                        .max_sms = max_sms});
+    const engine::gpu::PathChoice chosen = row_for(plan, hops, longest, max_sms);
     const bool is_reduce = request.collective == Collective::reduce;
     SpecialisedCall out{
         .speed = (is_reduce ? reduce_in_ll128
@@ -234,6 +262,14 @@ class DeviceModel : public EngineModel {
                                         is_reduction(request.collective), max_sms),
         .row = chosen.row,
         .longest = longest};
+    if (chosen.path != trace::Path::ll128_all_pairs) {
+      out.overwrites =
+          request.in_place &&
+          std::ranges::any_of(exchange.ranks, &plan::RankExchange::overwrites_in_place);
+      out.all_blocks = chosen.path == trace::Path::zero_copy
+                           ? out.path.thread_blocks
+                           : most_or(max_sms, device::ll128_max_blocks);
+    }
     if (chosen.path == trace::Path::zero_copy) {
       out.speed = zero_copy_kernel;
       out.is_at_root = false;
@@ -244,6 +280,9 @@ class DeviceModel : public EngineModel {
       out.block_gb_per_s = bulk_block_gb_per_s;
     }
     return out;
+  }
+  static int most_or(int max_sms, int wanted) {
+    return max_sms > 0 ? std::min(wanted, max_sms) : wanted;
   }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
     const std::lock_guard lock(mutex_);

@@ -1,6 +1,8 @@
 // What selection knows of an engine: which plans it runs, and what they cost there.
 #pragma once
 
+#include <unisono/explanation.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -24,6 +26,7 @@ struct PlanToRun {
   const Registered* registered;
   algorithm::Request request;
   double block_bytes;
+  ExplainOptions call = {};  // what the path depends on beside the plan
 };
 
 class EngineModel {
@@ -33,7 +36,7 @@ class EngineModel {
   virtual std::string_view name() const = 0;
   // Whether the engine runs a request that the entry supports.
   virtual bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const = 0;
-  // How it carries a call without hints: what its executions say, without one.
+  // How it carries a call: what its executions say, without one; in place, what a launch then does.
   virtual trace::ChosenPath path(const PlanToRun& plan) const = 0;
   // For a person: why so, and what holds for its calls; nothing where there is nothing to say.
   virtual std::string note(const PlanToRun& /*plan*/) const { return {}; }

@@ -71,9 +71,10 @@ Result<plan::Header> Plans::custom(std::string_view program) {
   return selection_.custom(program);
 }
 
-Result<Explanation> Plans::explain(Collective collective, std::uint64_t bytes) {
+Result<Explanation> Plans::explain(Collective collective, std::uint64_t bytes,
+                                   const ExplainOptions& options) {
   const std::lock_guard lock(mutex_);
-  return selection_.explain(collective, bytes);
+  return selection_.explain(collective, bytes, options);
 }
 
 std::size_t Plans::memory_bytes() {

@@ -62,7 +62,8 @@ class Plans {
   void add(Prepared prepared);
   // Notes a plan that the engine cannot run; the error of a call that asks for it names the step.
   void refuse(const Registered& plan);
-  Result<Explanation> explain(Collective collective, std::uint64_t bytes);
+  Result<Explanation> explain(Collective collective, std::uint64_t bytes,
+                              const ExplainOptions& options);
   std::size_t memory_bytes();
   const topo::Placement& placement() const { return selection_.placement(); }
 

@@ -149,6 +149,13 @@ std::vector<SelectionRow> Selection::make_rows(Collective collective, int max_sm
   return rows;
 }
 
+int Selection::table_sms(Collective collective, std::uint64_t bytes,
+                         const CallOptions& options) const {
+  if (options.max_sms > 0 || !options.compute_overlap) return options.max_sms;
+  return model_->overlap_thread_blocks(collective, placement_.ranks(),
+                                       block_bytes(collective, bytes));
+}
+
 const Choice* Selection::chosen_by_table(Collective collective, std::uint64_t bytes, int max_sms) {
   for (const SelectionRow& row : file_rows_[index(collective)])
     if (row.min_bytes <= bytes && bytes <= row.max_bytes && takes_at_most(max_sms, row, collective))
@@ -265,10 +272,7 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   const bool nothing_forced = forced_algorithms_.empty() && !forced_protocol_ &&
                               forced_channels_ == 0 && call_options.algorithm.empty() &&
                               !call_options.protocol && call_options.channels == 0;
-  int most = call_options.max_sms;
-  if (most == 0 && call_options.compute_overlap)
-    most = model_->overlap_thread_blocks(collective, placement_.ranks(),
-                                         block_bytes(collective, bytes));
+  const int most = table_sms(collective, bytes, call_options);
   const Choice* const by_table = chosen_by_table(collective, bytes, most);
   if (by_table == nullptr)
     return misuse("no algorithm supports ", name(collective), " on ", placement_.ranks(), " ranks");
@@ -302,10 +306,18 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   return choice;
 }
 
-Result<Explanation> Selection::explain(Collective collective, std::uint64_t bytes) {
-  UNISONO_ASSIGN(Choice choice, choose(collective, bytes, 0, false, {}));
-  const PlanToRun to_run{choice.entry, choice.registered, request(collective, choice, 0, false),
-                         block_bytes(collective, bytes)};
+Result<Explanation> Selection::explain(Collective collective, std::uint64_t bytes,
+                                       const ExplainOptions& options) {
+  if (options.max_sms < 0)
+    return misuse("max_sms is ", options.max_sms, "; it must be 1 or more, or 0 for no limit");
+  CallOptions call;
+  call.max_sms = options.max_sms;
+  call.compute_overlap = options.compute_overlap;
+  UNISONO_ASSIGN(Choice choice, choose(collective, bytes, 0, options.in_place, call));
+  const int most = table_sms(collective, bytes, call);
+  const PlanToRun to_run{choice.entry, choice.registered,
+                         request(collective, choice, 0, options.in_place),
+                         block_bytes(collective, bytes), options};
   choice.path = model_->path(to_run);
   Explanation out{.collective = collective,
                   .bytes = bytes,
@@ -325,12 +337,12 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
     out.min_bytes = choice.registered->min_bytes;
     out.max_bytes = choice.registered->max_bytes;
   } else {
-    const SelectionRow row = row_of(collective, bytes, choice);
+    const SelectionRow row = row_of(collective, bytes, choice, most);
     out.origin = row.origin;
     out.min_bytes = row.min_bytes;
     out.max_bytes = row.max_bytes;
   }
-  for (const Candidate& one : candidates(collective, bytes))
+  for (const Candidate& one : candidates(collective, bytes, most))
     out.candidates.push_back({.algorithm = std::string(one.choice.entry->name),
                               .protocol = one.choice.protocol,
                               .channels = one.choice.channels,
@@ -342,8 +354,9 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
   return out;
 }
 
-SelectionRow Selection::row_of(Collective collective, std::uint64_t bytes, const Choice& choice) {
-  for (SelectionRow row : rows(collective))
+SelectionRow Selection::row_of(Collective collective, std::uint64_t bytes, const Choice& choice,
+                               int max_sms) {
+  for (SelectionRow row : rows(collective, max_sms))
     if (row.min_bytes <= bytes && bytes <= row.max_bytes) {
       if (!row.choice.is_same_plan(choice)) row.origin = "setting";
       row.choice = choice;

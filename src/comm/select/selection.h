@@ -83,10 +83,12 @@ class Selection {
   std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes, int max_sms = 0,
                                     const algorithm::Entry* only = nullptr) const;
   // What is chosen, who decides, and all candidates.
-  Result<Explanation> explain(Collective collective, std::uint64_t bytes);
-  // The row of the table that serves a size, with what is chosen there; its origin says where a
-  // setting, not the row, has decided.
-  SelectionRow row_of(Collective collective, std::uint64_t bytes, const Choice& choice);
+  Result<Explanation> explain(Collective collective, std::uint64_t bytes,
+                              const ExplainOptions& options = {});
+  // The row of the table for so many SMs that serves a size, with what is chosen there; its origin
+  // says where a setting, not the row, has decided.
+  SelectionRow row_of(Collective collective, std::uint64_t bytes, const Choice& choice,
+                      int max_sms = 0);
 
   const topo::Placement& placement() const { return placement_; }
   algorithm::Request request(Collective collective, const Choice& choice, int root,
@@ -100,6 +102,8 @@ class Selection {
   std::vector<SelectionRow> make_rows(Collective collective, int max_sms) const;
   // What the rows say for a size, which asks the model for this size alone; null where no
   // algorithm serves.
+  // The SMs that the table of a call is for; 0: no limit.
+  int table_sms(Collective collective, std::uint64_t bytes, const CallOptions& options) const;
   const Choice* chosen_by_table(Collective collective, std::uint64_t bytes, int max_sms);
   // The model's for the sizes of 2^exponent up to its double.
   std::optional<Choice> fastest(Collective collective, int exponent, int max_sms) const;
