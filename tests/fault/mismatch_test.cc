@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <barrier>
 #include <chrono>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -79,9 +81,11 @@ const Mismatch mismatches[] = {
      {.collective = Collective::broadcast}},
 };
 
-// Empty where the call succeeded with the right data, or defines none.
-std::string outcome(Communicator& communicator, const Calls& calls, std::int64_t count,
-                    const CallOptions& options) {
+// Empty where the call succeeded with the right data, or defines none. The call's data is there
+// when `before` runs.
+std::string outcome(
+    Communicator& communicator, const Calls& calls, std::int64_t count, const CallOptions& options,
+    const std::function<void()>& before = [] {}) {
   return test::run_checked(communicator, {.problem = {.collective = calls.collective,
                                                       .ranks = communicator.size(),
                                                       .root = calls.root,
@@ -90,7 +94,10 @@ std::string outcome(Communicator& communicator, const Calls& calls, std::int64_t
                                                       .counts = {}},
                                           .type = calls.type,
                                           .options = options,
-                                          .run = {}});
+                                          .run = [&](Communicator& caller, const Call& call, auto) {
+                                            before();
+                                            return caller.run(call);
+                                          }});
 }
 
 class Mismatches : public testing::TestWithParam<std::tuple<const char*, int>> {};
@@ -121,6 +128,7 @@ TEST_P(Mismatches, NameBothCallsAndGiveNobodyWrongData) {
     if (nodes == 1) cases.push_back({&mismatch, any, 60'000});
   }
   std::vector<std::array<std::string, ranks>> outcomes(cases.size());
+  std::barrier all(ranks);  // they begin each call together: no deadline passes before
   run_ranks({.ranks = ranks, .nodes = nodes, .transport = transport}, [&](Communicator& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
     for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -128,7 +136,8 @@ TEST_P(Mismatches, NameBothCallsAndGiveNobodyWrongData) {
       auto group = world.split(0, world.rank());
       ASSERT_TRUE(group.ok()) << group.error().describe();
       const Calls& calls = rank == 1 ? mismatch->one : mismatch->most;
-      outcomes[i][rank] = outcome(*group, calls, count, {.protocol = protocol, .timeout = 700ms});
+      outcomes[i][rank] = outcome(*group, calls, count, {.protocol = protocol, .timeout = 700ms},
+                                  [&] { all.arrive_and_wait(); });
       // That a rank leaves now is not what the others should hear.
       ASSERT_TRUE(world.barrier().ok());
     }
@@ -168,6 +177,7 @@ TEST_P(Mismatches, TellBothCallsToWhoComesLate) {
       };
       ASSERT_TRUE(run(4, DataType::int32).ok());
       ASSERT_TRUE(world.barrier().ok());
+      // Each delay reaches the same errors, by another way.
       if (world.rank() == 2) std::this_thread::sleep_for(late * 50us);
       const Status status = run(3, world.rank() == 1 ? DataType::float32 : DataType::int32);
       ASSERT_FALSE(status.ok());
@@ -228,8 +238,10 @@ TEST(Mismatch, IsFoundBeforeOneSidedSteps) {
 class MismatchOnNodes : public testing::TestWithParam<int> {};
 
 TEST_P(MismatchOnNodes, IsFoundAtTheDeadlineOfPlansThatDoNotMeet) {
+  std::barrier both(2);
   run_ranks({.ranks = 2, .nodes = GetParam()}, [&](Communicator& world) {
     ASSERT_TRUE(world.barrier().ok());
+    both.arrive_and_wait();
     std::array<float, 4> data{};
     CallOptions options;
     options.timeout = 500ms;

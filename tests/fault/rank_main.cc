@@ -2,22 +2,24 @@
 // of times, and prints its outcome as one line. Options, each with a value:
 //
 //   --stem PATH         files of this run: PATH and a rank once it has joined, with its process;
-//                       PATH-hurt when a victim is hurt, with the time (steady clock, ns)
+//                       PATH-hurt when a victim is hurt, with the time (steady clock, ns);
+//                       PATH-failed and a rank when its call has failed
 //   --kind KIND         what happens to the victims: run (nothing), kill, abort, leave (they
-//   destroy
-//                       the communicator and stay), stop (for --for-ms, then they go on), slow
-//                       (they compute for --for-ms), black-hole (nothing reaches them any more),
-//                       half-open (nothing reaches them on one connection for data)
+//                       destroy the communicator and stay), stop (for --for-ms, then they go on),
+//                       slow (they compute for --for-ms), black-hole (nothing reaches them any
+//                       more), half-open (nothing reaches them on one connection for data)
 //   --victims 2,3       all at once, when the first of them gets there
 //   --at ROUND          before which call
 //   --after-us TIME     or this long after it began
-//   --for-ms TIME
+//   --for-ms TIME       -1: until a call of each other rank has failed
+//   --timeout-ms TIME   of the calls from --at on; those before have the settings' deadline
 //   --rounds N  --elements N  --algorithm NAME
 //
 // The outcome: "outcome=done", "outcome=wrong round=3", "outcome=unjoined message=..." or
 // "outcome=failed peer=2 timed_out=0 aborted=0 round=10 after_ms=431 message=...", where after_ms
 // is the time since a victim was hurt (-1: none was). The exit code is 0, 4, 2 or 3.
 
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -50,6 +52,7 @@ struct Options {
   int at = 0;
   long after_us = 0;
   long for_ms = 0;
+  long timeout_ms = 0;
   int rounds = 20;
   long elements = 1000;
   std::string algorithm;
@@ -75,6 +78,7 @@ bool read(int argc, char** argv, Options& out) {
   out.at = std::atoi(take("--at", "0").c_str());
   out.after_us = std::atol(take("--after-us", "0").c_str());
   out.for_ms = std::atol(take("--for-ms", "0").c_str());
+  out.timeout_ms = std::atol(take("--timeout-ms", "0").c_str());
   out.rounds = std::atoi(take("--rounds", "20").c_str());
   out.elements = std::atol(take("--elements", "1000").c_str());
   out.algorithm = take("--algorithm", "");
@@ -120,8 +124,18 @@ void cut_off(int descriptor) {
   setsockopt(descriptor, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
-// Stops this process; the kernel's timer lets it go on.
+bool is_stopped(long process) {
+  std::string number, name, state;
+  std::ifstream("/proc/" + std::to_string(process) + "/stat") >> number >> name >> state;
+  return state == "T";
+}
+
+// Stops this process; the kernel's timer lets it go on, or another process where it is for -1.
 void stop_for(long ms) {
+  if (ms < 0) {
+    ::kill(::getpid(), SIGSTOP);
+    return;
+  }
   sigevent event{};
   event.sigev_notify = SIGEV_SIGNAL;
   event.sigev_signo = SIGCONT;
@@ -136,17 +150,21 @@ void stop_for(long ms) {
 class Rank {
  public:
   Rank(const Options& options, unisono::Communicator& world)
-      : options_(options), world_(world), control_(stream_sockets()) {}
+      : options_(options),
+        world_(world),
+        rank_(world.rank()),
+        size_(world.size()),
+        control_(stream_sockets()) {}
 
   int run() {
-    publish(options_.stem + std::to_string(world_.rank()), ::getpid());
+    publish(options_.stem + std::to_string(rank_), ::getpid());
     std::vector<float> data(static_cast<std::size_t>(options_.elements));
     unisono::CallOptions call;
     call.algorithm = options_.algorithm;
     for (int round = 0; round < options_.rounds; ++round) {
       std::thread later;
-      const bool is_victim = std::ranges::count(options_.victims, world_.rank()) > 0;
-      if (options_.kind != "run" && is_victim && round == options_.at) {
+      if (round == options_.at) call.timeout = std::chrono::milliseconds(options_.timeout_ms);
+      if (options_.kind != "run" && is_victim(rank_) && round == options_.at) {
         wait_for_all();
         if (options_.after_us == 0)
           hurt();
@@ -173,10 +191,35 @@ class Rank {
   }
 
  private:
+  bool is_victim(int rank) const { return std::ranges::count(options_.victims, rank) > 0; }
+  bool is_there(const std::string& name) const {
+    return ::access((options_.stem + name).c_str(), F_OK) == 0;
+  }
   void wait_for_all() const {
-    for (int rank = 0; rank < world_.size(); ++rank)
-      while (::access((options_.stem + std::to_string(rank)).c_str(), F_OK) != 0)
-        std::this_thread::sleep_for(1ms);
+    for (int rank = 0; rank < size_; ++rank)
+      while (!is_there(std::to_string(rank))) std::this_thread::sleep_for(1ms);
+  }
+  bool others_have_failed() const {
+    for (int rank = 0; rank < size_; ++rank)
+      if (!is_victim(rank) && !is_there("-failed" + std::to_string(rank))) return false;
+    return true;
+  }
+  void stay() const {
+    if (options_.for_ms >= 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(options_.for_ms));
+    while (options_.for_ms < 0 && !others_have_failed()) std::this_thread::sleep_for(1ms);
+  }
+  long process_of(int rank) const { return number_in(options_.stem + std::to_string(rank)); }
+  // The last rank whose call has failed lets the victims go on, once they have stopped.
+  void wake_victims() const {
+    if (!others_have_failed()) return;
+    const int only = ::open((options_.stem + "-woken").c_str(), O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (only < 0) return;
+    ::close(only);
+    for (const int victim : options_.victims) {
+      while (!is_stopped(process_of(victim))) std::this_thread::sleep_for(1ms);
+      ::kill(static_cast<pid_t>(process_of(victim)), SIGCONT);
+    }
   }
 
   void hurt() {
@@ -184,18 +227,17 @@ class Rank {
     const std::string& kind = options_.kind;
     if (kind == "kill") {
       for (const int victim : options_.victims)
-        if (victim != world_.rank())
-          ::kill(static_cast<pid_t>(number_in(options_.stem + std::to_string(victim))), SIGKILL);
+        if (victim != rank_) ::kill(static_cast<pid_t>(process_of(victim)), SIGKILL);
       ::kill(::getpid(), SIGKILL);
     } else if (kind == "abort") {
       world_.abort();
     } else if (kind == "leave") {
       static_cast<void>(world_.destroy());
-      std::this_thread::sleep_for(std::chrono::milliseconds(options_.for_ms));
+      stay();
     } else if (kind == "stop") {
       stop_for(options_.for_ms);
     } else if (kind == "slow") {
-      std::this_thread::sleep_for(std::chrono::milliseconds(options_.for_ms));
+      stay();
     } else if (kind == "black-hole") {
       for (const int descriptor : stream_sockets()) cut_off(descriptor);
     } else if (kind == "half-open") {
@@ -212,11 +254,16 @@ class Rank {
     std::printf("outcome=failed peer=%d timed_out=%d aborted=%d round=%d after_ms=%ld message=%s\n",
                 error.peer, error.timed_out, error.aborted, round,
                 hurt_ns < 0 ? -1 : (now_ns() - hurt_ns) / 1'000'000, error.describe().c_str());
+    publish(options_.stem + "-failed" + std::to_string(rank_), now_ns());
+    if (options_.kind == "stop" && options_.for_ms < 0 && !is_victim(rank_)) wake_victims();
     return 3;
   }
 
   const Options& options_;
   unisono::Communicator& world_;
+  // Known after the communicator is destroyed, too.
+  const int rank_;
+  const int size_;
   const std::set<int> control_;  // sockets that there were before any for data
 };
 

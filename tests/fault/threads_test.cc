@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <barrier>
+#include <latch>
 #include <thread>
 
 #include "base/settings.h"
@@ -20,21 +21,22 @@ bool contains(const std::string& text, std::string_view part) {
 }
 
 TEST(Timeout, NamesTheRanksThatHaveNotJoined) {
-  std::atomic<int> failed{0};
+  std::latch failed(3);
+  std::barrier three(3);  // they begin the call together
   std::atomic<int> said_all{0};
   run_ranks({.ranks = 4}, [&](Communicator& world) {
-    // From here on all are there, however slowly they came.
     ASSERT_TRUE(world.barrier().ok());
     if (world.rank() == 2) {
-      while (failed.load() < 3) std::this_thread::yield();
+      failed.wait();
       return;
     }
     CallOptions options;
     options.timeout = 1s;
     std::int32_t value = 1;
+    three.arrive_and_wait();
     const Status status =
         world.all_reduce(&value, &value, 1, DataType::int32, ReduceOperation::sum, options);
-    ++failed;
+    failed.count_down();
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().peer, 2) << status.error().describe();
     EXPECT_TRUE(status.error().timed_out) << status.error().describe();
@@ -42,13 +44,13 @@ TEST(Timeout, NamesTheRanksThatHaveNotJoined) {
     // The failure is final.
     EXPECT_FALSE(world.barrier().ok());
   });
-  EXPECT_EQ(failed.load(), 3);
   EXPECT_EQ(said_all.load(), 3);
 }
 
 // Messages between some ranks make these count their calls otherwise than the rest.
 TEST(Timeout, NamesNobodyWhoHasJoinedAfterFewerMessages) {
-  std::atomic<int> failed{0};
+  std::latch failed(2);
+  std::barrier all(3);  // their messages are over before a deadline begins
   run_ranks({.ranks = 3}, [&](Communicator& world) {
     ASSERT_TRUE(world.barrier().ok());
     std::int32_t value = 1;
@@ -59,15 +61,16 @@ TEST(Timeout, NamesNobodyWhoHasJoinedAfterFewerMessages) {
         ASSERT_TRUE(world.recv(&value, 1, DataType::int32, 0).ok());
       }
     }
+    all.arrive_and_wait();
     if (world.rank() == 1) {
-      while (failed.load() < 2) std::this_thread::yield();
+      failed.wait();
       return;
     }
     CallOptions options;
-    options.timeout = 500ms;
+    options.timeout = 1s;
     const Status status =
         world.all_reduce(&value, &value, 1, DataType::int32, ReduceOperation::sum, options);
-    ++failed;
+    failed.count_down();
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().peer, 1) << status.error().describe();
     EXPECT_TRUE(status.error().message.ends_with("Ranks that have not joined this call: 1"))
@@ -76,15 +79,17 @@ TEST(Timeout, NamesNobodyWhoHasJoinedAfterFewerMessages) {
 }
 
 TEST(Timeout, BetweenNodesNamesTheAwaitedPeer) {
-  std::atomic<bool> failed{false};
+  std::latch failed(1);
+  std::barrier all_joined(2);  // rank 1 answers from then on
   run_ranks({.ranks = 2, .nodes = 2, .timeout = 300ms}, [&](Communicator& world) {
+    all_joined.arrive_and_wait();
     if (world.rank() == 1) {
-      while (!failed.load()) std::this_thread::yield();
+      failed.wait();
       return;
     }
     std::int32_t value = 1;
     const Status status = world.all_reduce(&value, &value, 1, DataType::int32);
-    failed = true;
+    failed.count_down();
     ASSERT_FALSE(status.ok());
     EXPECT_TRUE(status.error().timed_out) << status.error().describe();
     EXPECT_EQ(status.error().peer, 1) << status.error().describe();
@@ -191,7 +196,7 @@ TEST(Abort, ReachesAWaiterOnTheSameRank) {
 
 TEST(ARankThatLeaves, IsNamedByThoseWhoWaitForIt) {
   for (const char* transport : {"shm", "socket"})
-    run_ranks({.ranks = 3, .transport = transport, .timeout = 30s}, [&](Communicator& world) {
+    run_ranks({.ranks = 3, .transport = transport}, [&](Communicator& world) {
       ASSERT_TRUE(world.barrier().ok());
       if (world.rank() == 1) {
         ASSERT_TRUE(world.destroy().ok());
