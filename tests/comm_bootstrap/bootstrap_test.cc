@@ -31,12 +31,12 @@ TEST_P(BootstrapOfRanks, ManyExchangesFollowOneAnother) {
     ASSERT_TRUE(result.ok()) << result.error().describe();
     for (int round = 0; round < 20; ++round) {
       const auto gathered =
-          result->world->all_gather(contribution_of(rank + round), 30 * second_ns);
+          result->world->all_gather(contribution_of(rank + round), 60 * second_ns);
       ASSERT_TRUE(gathered.ok()) << gathered.error().describe();
       for (int other = 0; other < p; ++other)
         EXPECT_TRUE(is_contribution_of(other + round, gathered.value()[other]));
     }
-    const Status barrier = result->world->barrier(30 * second_ns);
+    const Status barrier = result->world->barrier(60 * second_ns);
     EXPECT_TRUE(barrier.ok()) << barrier.error().describe();
   });
 }

@@ -59,7 +59,7 @@ TEST(ControlGroup, AMemberThatDoesNotComeIsNamedByAll) {
   run_ranks(p, [&](int rank) {
     if (rank == absent) return;
     ControlGroup& world = *results[static_cast<std::size_t>(rank)]->world;
-    const Status status = world.barrier(second_ns);
+    const Status status = world.barrier(2 * second_ns);
     ASSERT_FALSE(status.ok());
     EXPECT_TRUE(status.error().timed_out) << status.error().describe();
     EXPECT_EQ(status.error().peer, absent) << "rank " << rank << status.error().describe();

@@ -39,7 +39,7 @@ BootstrapOptions guest_of(const std::string& rendezvous, const std::string& secr
   options.world_size = 2;
   options.rendezvous = rendezvous;
   options.secret = secret;
-  options.timeout_ns = 3 * second_ns;
+  options.timeout_ns = 60 * second_ns;
   options.protection = wire.between_hosts;
   return options;
 }
@@ -61,7 +61,7 @@ class InvitationTest : public testing::Test {
   }
   sys::Task<Result<Frame>> asking(sys::World& world, FrameKind kind, std::uint64_t about,
                                   Enrolment enrolment) {
-    const std::int64_t deadline_ns = world.now_ns() + 5 * second_ns;
+    const std::int64_t deadline_ns = world.now_ns() + 60 * second_ns;
     Result<std::unique_ptr<sys::Stream>> stream =
         co_await world.connect(parts_of(invitation.rendezvous).address, deadline_ns);
     if (!stream.ok()) co_return stream.take_error();
@@ -156,7 +156,7 @@ class FalseReception {
 
  private:
   sys::Task<Status> serve(std::optional<FrameKind> answer) {
-    const std::int64_t deadline_ns = world_->now_ns() + 10 * second_ns;
+    const std::int64_t deadline_ns = world_->now_ns() + 60 * second_ns;
     const auto doorkeeper = std::move(*Doorkeeper::make(*world_, wire, 256));
     doorkeeper->admit(Purpose::enrolment, enrolment_key("the secret"));
     Result<sys::Admitted> admitted = co_await listener_->admit(*doorkeeper, deadline_ns);

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 
 PmiClient::Deadline in(milliseconds time) { return std::chrono::steady_clock::now() + time; }
-PmiClient::Deadline soon() { return in(milliseconds(20'000)); }
+PmiClient::Deadline soon() { return in(milliseconds(60'000)); }
 
 // A launcher that answers each request with the next of the given lines, and closes its end after
 // the last one. It keeps what it was asked.

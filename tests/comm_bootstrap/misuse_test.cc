@@ -20,7 +20,7 @@ namespace unisono::comm {
 namespace {
 
 TEST(BootstrapMisuse, AWrongSecretIsToldAtOnceAndOthersGoOnWaiting) {
-  const auto results = bootstrap_all(3, 2 * second_ns, [](BootstrapOptions& options) {
+  const auto results = bootstrap_all(3, 5 * second_ns, [](BootstrapOptions& options) {
     if (options.rank == 2) options.secret = "another secret";
   });
   EXPECT_NE(results[2].error().message.find("UNISONO_SECRET"), std::string::npos);
@@ -45,7 +45,7 @@ TEST(BootstrapMisuse, AMissingRankIsNamedWithinTheTimeout) {
 }
 
 TEST(BootstrapMisuse, ADuplicateRankFailsTheJobAndIsNamed) {
-  const auto results = bootstrap_all(4, 10 * second_ns, [](BootstrapOptions& options) {
+  const auto results = bootstrap_all(4, 60 * second_ns, [](BootstrapOptions& options) {
     if (options.rank == 3) options.rank = 2;
   });
   for (const auto& result : results) {
@@ -58,7 +58,7 @@ TEST(BootstrapMisuse, ADuplicateRankFailsTheJobAndIsNamed) {
 }
 
 TEST(BootstrapMisuse, ADifferingWorldSizeFailsTheJobAndIsNamed) {
-  const auto results = bootstrap_all(4, 10 * second_ns, [](BootstrapOptions& options) {
+  const auto results = bootstrap_all(4, 60 * second_ns, [](BootstrapOptions& options) {
     if (options.rank == 1) options.world_size = 5;
   });
   for (const auto& result : results) {
@@ -145,7 +145,7 @@ TEST(BootstrapMisuse, StrangersAreRefusedAndTheJobGoesOn) {
     options.world_size = 3;
     options.rendezvous = rendezvous;
     options.secret = "s";
-    options.timeout_ns = 20 * second_ns;
+    options.timeout_ns = 60 * second_ns;
     const auto result = rank == 0 ? bootstrap(options, {}, std::move(*listener))
                                   : bootstrap(options, SelfDescription{});
     EXPECT_TRUE(result.ok()) << result.error().describe();
@@ -172,7 +172,7 @@ class FileRendezvous : public testing::Test {
       options.rendezvous = "file://" + path_;
       options.secret = secret;
       options.interface = "127.0.0.1";
-      options.timeout_ns = 20 * second_ns;
+      options.timeout_ns = 60 * second_ns;
       results[static_cast<std::size_t>(rank)] = bootstrap(options, SelfDescription{});
     });
     return results;

@@ -36,7 +36,7 @@ inline void run_ranks(int ranks, const std::function<void(int)>& rank_main) {
 
 // Bootstraps all ranks over loopback; result[rank]. `change` may spoil a rank's options.
 inline std::vector<Result<BootstrapResult>> bootstrap_all(
-    int ranks, std::int64_t timeout_ns = 30 * second_ns,
+    int ranks, std::int64_t timeout_ns = 60 * second_ns,
     const std::function<void(BootstrapOptions&)>& change = [](BootstrapOptions&) {}) {
   auto listener = RendezvousListener::open("127.0.0.1");
   const std::string rendezvous = listener->rendezvous();

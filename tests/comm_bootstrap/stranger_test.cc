@@ -10,14 +10,17 @@
 #include <chrono>
 #include <cstdio>
 
+#include "comm/bootstrap/join.h"
 #include "real_ranks.h"
 #include "stranger.h"
 #include "support/quiet.h"
+#include "sys/simulated_world.h"
 
 namespace unisono::comm {
 namespace {
 
-// How long four ranks take to find each other, in seconds.
+// Returns how many seconds four ranks took to find each other. Each stranger that they waited for
+// would hold them up for a second, and all strangers together for longer than the timeout.
 double start_ranks(RendezvousListener listener) {
   const std::string rendezvous = listener.rendezvous();
   const auto begun = std::chrono::steady_clock::now();
@@ -26,7 +29,7 @@ double start_ranks(RendezvousListener listener) {
                                    .world_size = 4,
                                    .rendezvous = rendezvous,
                                    .secret = "the secret of this test",
-                                   .timeout_ns = 30 * second_ns};
+                                   .timeout_ns = 60 * second_ns};
     const auto result = rank == 0 ? bootstrap(options, {}, std::move(listener))
                                   : bootstrap(options, SelfDescription{});
     EXPECT_TRUE(result.ok()) << result.error().describe();
@@ -44,7 +47,52 @@ class Strangers : public testing::Test {
   }
 };
 
-// The promise is half a second on a machine that does nothing else.
+// The ranks wait for no stranger's second to pass. The time is virtual: a busy machine takes none.
+TEST(StrangersInSimulation, ThatSayNothingDoNotDelayTheStart) {
+  constexpr int ranks = 4, strangers = 500;
+  sys::Simulation simulation({.seed = 3});
+  for (const char* host : {"host0", "host1", "host2", "host3", "elsewhere"})
+    simulation.add_process(host);
+  const sys::Address rendezvous{"host0", 29500};
+  std::int64_t came_ns = 0, last_ns = 0;
+  int joined = 0;
+  const auto pause = [](sys::World& world, std::int64_t until_ns) -> sys::Task<void> {
+    sys::Wait wait(world.scheduler(), until_ns);
+    co_await wait;
+  };
+  const auto join = [&](int rank) -> sys::Task<void> {
+    sys::World& world = simulation.world(rank);
+    while (rank > 0 && came_ns == 0) co_await pause(world, world.now_ns() + second_ns / 1000);
+    const BootstrapOptions options{.rank = rank,
+                                   .world_size = ranks,
+                                   .rendezvous = "tcp://" + rendezvous.text(),
+                                   .secret = "the secret of this test",
+                                   .timeout_ns = 60 * second_ns};
+    const SelfDescription self;
+    Result<Joined> one = co_await join_job(world, options, self, nullptr);
+    EXPECT_TRUE(one.ok()) << one.error().describe();
+    joined += one.ok();
+    last_ns = world.now_ns();
+  };
+  const auto come = [&]() -> sys::Task<void> {
+    sys::World& world = simulation.world(ranks);
+    co_await pause(world, world.now_ns() + second_ns / 10);
+    std::vector<std::unique_ptr<sys::Stream>> idle;
+    for (int i = 0; i < strangers; ++i) {
+      auto stream = co_await world.connect(rendezvous, world.now_ns() + 10 * second_ns);
+      EXPECT_TRUE(stream.ok()) << stream.error().describe();
+      if (stream.ok()) idle.push_back(std::move(*stream));
+    }
+    came_ns = world.now_ns();
+    co_await pause(world, world.now_ns() + 30 * second_ns);
+  };
+  for (int rank = 0; rank < ranks; ++rank) simulation.start(rank, join(rank));
+  simulation.start(ranks, come());
+  EXPECT_TRUE(simulation.run(120 * second_ns));
+  EXPECT_EQ(joined, ranks);
+  EXPECT_LT(last_ns - came_ns, second_ns / 2);
+}
+
 TEST_F(Strangers, ThatSayNothingDoNotDelayTheStart) {
   auto listener = RendezvousListener::open("127.0.0.1");
   const std::string where = listener->rendezvous();
@@ -55,7 +103,6 @@ TEST_F(Strangers, ThatSayNothingDoNotDelayTheStart) {
   }
   const double seconds = start_ranks(std::move(*listener));
   std::printf("4 ranks found each other in %.3f s beside 500 idle connections\n", seconds);
-  EXPECT_LT(seconds, 2.0);
   for (const int one : idle) close(one);
 }
 
@@ -87,7 +134,6 @@ TEST_F(Strangers, ThatComeInAFloodDoNotDelayTheStart) {
   flood.join();
   std::printf("4 ranks found each other in %.3f s beside %d connections of strangers\n", seconds,
               came.load(std::memory_order_relaxed));
-  EXPECT_LT(seconds, 5.0);
 }
 
 }  // namespace
