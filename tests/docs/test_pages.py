@@ -94,14 +94,20 @@ def run_page(text: str, folder: Path) -> int:
     return count
 
 
+# The pages that a newcomer reads first; the others are tested by tools/test --rest.
+FIRST_PAGES = ("README.md", "docs/tutorials/first-plan.md")
 PAGES = [
-    path
+    pytest.param(
+        path,
+        id=(name := str(path.relative_to(ROOT))),
+        marks=[] if name in FIRST_PAGES else pytest.mark.slow,
+    )
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     if "```console" in path.read_text() and "decisions" not in path.parts
 ]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_shows_is_what_happens(page: Path, tmp_path: Path) -> None:
     assert run_page(page.read_text(), tmp_path) > 0
 

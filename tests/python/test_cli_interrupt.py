@@ -18,8 +18,12 @@ MOST_SECONDS = BUSY_SECONDS + 4.0
 ENDED = INTERRUPTS["ENDED"]
 
 
+SLOW_COMMANDS = ["bench", "plan compile", "simulate", "simulate --workload"]
+
+
 @pytest.mark.parametrize(
-    "command", ["bench", "plan compile", "plan verify", "simulate", "simulate --workload"]
+    "command",
+    ["plan verify", *(pytest.param(one, marks=pytest.mark.slow) for one in SLOW_COMMANDS)],
 )
 def test_a_command_ends_though_native_code_runs(command: str, tmp_path: Path) -> None:
     words = INTERRUPTS["words_of"](command, tmp_path)
@@ -50,7 +54,12 @@ unisono.cli.main()
 """
 
 
-@pytest.mark.parametrize("after_seconds", [0, 0.05, 0.2, 0.5])
+SLOW_MOMENTS = [0.05, 0.2, 0.5]
+
+
+@pytest.mark.parametrize(
+    "after_seconds", [0, *(pytest.param(one, marks=pytest.mark.slow) for one in SLOW_MOMENTS)]
+)
 def test_a_command_that_has_just_started_ends_without_a_traceback(after_seconds: float) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", START], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -47,9 +47,13 @@ def unisono(*arguments: str, **variables: str) -> subprocess.CompletedProcess[st
 
 @pytest.mark.parametrize(
     ("fault", "verdict"),
-    [("killed", "died"), ("outside", "stuck outside communication"), ("skipped", "never joined"),
-     ("size", "other call")],
-)  # fmt: skip
+    [
+        ("killed", "died"),
+        pytest.param("outside", "stuck outside communication", marks=pytest.mark.slow),
+        pytest.param("skipped", "never joined", marks=pytest.mark.slow),
+        pytest.param("size", "other call", marks=pytest.mark.slow),
+    ],
+)
 def test_the_rank_that_a_real_job_hangs_on_is_named(
     tmp_path: Path, fault: str, verdict: str
 ) -> None:
@@ -88,6 +92,7 @@ os._exit(0)
 LIMIT_SECONDS = 120
 
 
+@pytest.mark.slow
 def test_a_group_that_fails_asks_the_peers_of_its_other_groups(tmp_path: Path) -> None:
     program, dumps = tmp_path / "program.py", tmp_path / "dumps"
     dumps.mkdir()
