@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from python.live.ranks import LIMIT_S
 from unisono.live import ask
@@ -10,5 +12,6 @@ from unisono.live import ask
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gives ranks more than the usual second; a rank that is stopped is seen at once."""
-    assert ask.__kwdefaults__ is not None
-    monkeypatch.setitem(ask.__kwdefaults__, "patience_s", LIMIT_S)
+    defaults = inspect.unwrap(ask).__kwdefaults__
+    assert defaults is not None
+    monkeypatch.setitem(defaults, "patience_s", LIMIT_S)
