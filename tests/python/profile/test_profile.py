@@ -217,7 +217,7 @@ PROGRAM = """
     x = np.ones(4096, np.float32)
     for _ in range(64):
         if comm.rank == 2:
-            time.sleep(0.04)
+            time.sleep(0.1)  # Much longer than a busy scheduler makes the others late.
         comm.all_reduce(x)
     large = np.ones(1 << 20, np.float32)
     for _ in range(8):
@@ -232,6 +232,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.slow
 def test_the_slow_rank_of_a_real_job(tmp_path: Path) -> None:
     records = tmp_path / "records"
     records.mkdir()
@@ -267,7 +268,7 @@ def test_the_slow_rank_of_a_real_job(tmp_path: Path) -> None:
 SLOW_LINK = """
     import os
     if os.environ["UNISONO_RANK"] == "2":
-        os.environ["UNISONO_DELAY"] = "30ms"
+        os.environ["UNISONO_DELAY"] = "300ms"
     import numpy as np, unisono
     comm = unisono.init(transport="socket")
     part = np.ones(1 << 18, np.float32)
@@ -293,10 +294,10 @@ def test_the_slow_link_of_a_real_job(tmp_path: Path) -> None:
     for rank in (1, 2, 3):
         assert sent[rank, 0]["bytes"] == 4 << 20
         assert sent[rank, 0]["transport"] == "socket"
-    # What rank 2 sends is in flight for 30 ms; the others wait for it, in the next calls.
+    # What rank 2 sends is in flight for 300 ms; the others wait for it, in the next calls.
     slow = max(sent.values(), key=lambda one: one["busy"])
     assert (slow["rank"], slow["peer"]) == (2, 0)
-    assert slow["busy"] > 4 * 0.030
+    assert slow["busy"] > 4 * 0.300
     assert min(sent[1, 0]["busy"], sent[3, 0]["busy"]) < slow["busy"] / 2
     assert (2, 0) in {(one["rank"], one["peer"]) for one in found["slow_connections"]}
     assert "Slow: rank 2 to 0, socket" in done.stdout
