@@ -301,11 +301,12 @@ def test_any_netbed_is_answered(shape, rate, rails):
     check_started(["bench", f"--netbed={shape or 'x'}", f"--rate={rate}"], {1, 2})
 
 
-def test_any_bench_is_answered(folder, monkeypatch):
+@pytest.mark.parametrize("examples", [6, pytest.param(40, marks=pytest.mark.slow)])
+def test_any_bench_is_answered(folder, monkeypatch, examples):
     monkeypatch.chdir(folder)
     monkeypatch.setitem(globals(), "NUMBERS", FEW)
 
-    @settings(THOROUGH, max_examples=40)
+    @settings(THOROUGH, max_examples=examples)
     @given(st.data())
     def check(data):
         words = [word for word in data.draw(lines("bench", folder)) if "netbed" not in word]

@@ -48,7 +48,7 @@ COLLECTIVES = """
 """
 
 
-@pytest.mark.parametrize(("ranks", "nodes"), [(3, 1), (4, 2)])
+@pytest.mark.parametrize(("ranks", "nodes"), [(3, 1), pytest.param(4, 2, marks=pytest.mark.slow)])
 def test_collectives_of_processes(job, ranks, nodes):
     outcome, output = job(COLLECTIVES, ranks, nodes=nodes)
     assert outcome.ok, (outcome, output)
@@ -74,6 +74,7 @@ def test_what_ranks_are_told(job):
     assert output == sorted(first + [f"[{rank}] 64 0o600 True" for rank in range(3)])
 
 
+@pytest.mark.slow
 def test_ranks_get_the_users_own_secret(job, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("mine")
@@ -97,6 +98,7 @@ def test_a_rank_that_fails_ends_the_others_and_is_named(job):
     assert not outcome.ok
 
 
+@pytest.mark.slow
 def test_ranks_that_ignore_the_request_to_end_are_killed(job):
     outcome, _ = job(
         """
@@ -128,6 +130,7 @@ def test_a_killed_rank_is_named_by_all_others_and_none_hangs(job, monkeypatch):
     assert output == ["[0] PeerError 1", "[2] PeerError 1"]
 
 
+@pytest.mark.slow
 def test_a_killed_rank_across_nodes(job, monkeypatch):
     patient(monkeypatch)
     outcome, output = job(
@@ -308,6 +311,7 @@ def test_a_job_goes_on_without_its_guardian(job, monkeypatch):
     assert output == ["[0] ran", "[1] ran"]
 
 
+@pytest.mark.slow
 def test_a_program_may_end_without_waiting(job):
     """Neither a call that runs nor a communicator that lives on keeps a process from its end."""
     outcome, output = job(

@@ -41,7 +41,10 @@ interrupting = threading.Thread(target=interrupt_the_wait, daemon=True)
 """
 
 
-@pytest.mark.parametrize("waiting", WAITING)
+@pytest.mark.parametrize(
+    "waiting",
+    ["collective", *(pytest.param(one, marks=pytest.mark.slow) for one in list(WAITING)[1:])],
+)
 def test_control_c_ends_a_wait_as_keyboard_interrupt(job, tmp_path, waiting):
     """Rank 1 is interrupted while rank 0 does not come."""
     interrupted = tmp_path / "interrupted"

@@ -33,6 +33,7 @@ def test_the_others_go_on_if_they_are_to(job):
     assert output == ["[0] 2", "[2] 2"]
 
 
+@pytest.mark.slow
 def test_survivors_go_on_in_the_next_epoch_whatever_a_rank_says_that_wakes_up_in_the_old(
     job, tmp_path
 ):
@@ -72,6 +73,7 @@ def test_survivors_go_on_in_the_next_epoch_whatever_a_rank_says_that_wakes_up_in
     assert output == ["[0] epoch 1 [0, 2]", "[1] late 1", "[2] epoch 1 [0, 2]"]
 
 
+@pytest.mark.slow
 def test_a_job_whose_ranks_all_fail_has_failed_however_it_goes_on(job):
     outcome, _ = job("sys.exit(3)", 2, keep_going=True)
     assert outcome == unisono.launcher.Outcome(3, 0, "rank 0 exited with code 3")

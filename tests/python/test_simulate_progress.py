@@ -108,6 +108,7 @@ def test_a_simulation_stops_when_told() -> None:
     assert 0 < progress.done < progress.total
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_simulation_in_a_program() -> None:
     program = (
         "from unisono.simulate import load_cluster, simulate\n"

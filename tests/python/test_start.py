@@ -43,6 +43,7 @@ except unisono.MisuseError as error:
     print(error, flush=True)
 assert mpi.MPI_Finalize() == 0
 """
+WRONG_WORDS = ["x,y", "file:///x,s", "tcp://127.0.0.1:1,"]
 OF_LAUNCHERS = re.compile(r"RANK|WORLD_SIZE|MASTER_|TORCH|PMIX?_|OMPI_|SLURM_|UNISONO_")
 
 
@@ -110,6 +111,7 @@ class TestPmi:
         assert told[0][1] != told[1][1]
         assert launcher.finalized == 3
 
+    @pytest.mark.slow
     def test_a_secret_of_the_users_goes_before_a_made_one(self, tmp_path: Path) -> None:
         launcher = FakePmi(2)
         environment = plain_environment(UNISONO_SECRET_FILE=write_secret(tmp_path))
@@ -122,7 +124,10 @@ class TestPmi:
         )
         assert "MachineError: rank 0 has a secret of its own" in text
 
-    @pytest.mark.parametrize("value", ["", "x,y", "file:///x,s", "tcp://127.0.0.1:1,"])
+    @pytest.mark.parametrize(
+        "value",
+        ["", *(pytest.param(one, marks=pytest.mark.slow) for one in WRONG_WORDS)],
+    )
     def test_what_cannot_be_rank_0s_words_is_an_error(self, value: str) -> None:
         [(_, text)] = FakePmi(2, only=1, said={"unisono-0": value}).run(
             "import unisono; unisono.init(bootstrap_timeout=1000)", plain_environment()
@@ -132,6 +137,7 @@ class TestPmi:
             in text
         )
 
+    @pytest.mark.slow
     def test_a_rank_0_that_cannot_listen_ends_all_at_once(self) -> None:
         outputs = FakePmi(3).run(
             "import unisono; unisono.init(bootstrap_timeout=1000)",
@@ -143,6 +149,7 @@ class TestPmi:
             assert code != 0, text
             assert "PeerError: peer error (rank 0): rank 0 could not listen" in text, text
 
+    @pytest.mark.slow
     def test_a_process_that_does_not_come_is_a_timeout(self) -> None:
         outputs = FakePmi(2).run(
             "import os, time, unisono\n"
@@ -152,6 +159,7 @@ class TestPmi:
         )
         assert "CollectiveTimeoutError: timeout: not all of the 2 processes" in outputs[0][1]
 
+    @pytest.mark.slow
     def test_fewer_ranks_than_processes_are_refused(self) -> None:
         outputs = FakePmi(3).run(
             "import unisono; unisono.init(bootstrap_timeout=5)",
@@ -161,6 +169,7 @@ class TestPmi:
             assert "MisuseError" in text, text
             assert "PMI_SIZE" in text, text
 
+    @pytest.mark.slow
     def test_settings_and_arguments_go_before_the_launcher(self, tmp_path: Path) -> None:
         launcher = FakePmi(2)
         place = f"file://{tmp_path}/meet"
@@ -225,6 +234,7 @@ class TestSlurm:
         assert folder.stat().st_mode & 0o777 == 0o700
         assert list(folder.iterdir()) == []
 
+    @pytest.mark.slow
     def test_what_a_killed_attempt_left_misleads_nobody(self, tmp_path: Path) -> None:
         first = subprocess.Popen(
             [sys.executable, "-c", PROGRAM], env=self.environments(tmp_path, 2)[0]
@@ -242,6 +252,7 @@ class TestSlurm:
         requeued = self.environments(tmp_path, 2, SLURM_RESTART_COUNT="1")
         assert said(run_all(PROGRAM, requeued)) == joined(2)
 
+    @pytest.mark.slow
     def test_a_home_that_others_may_write_to_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / ".unisono").mkdir()
         (tmp_path / ".unisono").chmod(0o770)
@@ -250,6 +261,7 @@ class TestSlurm:
             assert "MachineError" in text, text
             assert "chmod 700" in text, text
 
+    @pytest.mark.slow
     def test_a_secret_of_the_users_goes_before_a_made_one(self, tmp_path: Path) -> None:
         environments = self.environments(tmp_path, 2, UNISONO_SECRET_FILE=write_secret(tmp_path))
         environments[1]["UNISONO_SECRET_FILE"] = ""
@@ -334,6 +346,7 @@ class TestTorchrun:
         assert len(told) == 2
         assert all(re.fullmatch(r"[0-9a-f]{64}", secret) for _, secret, _ in told)
 
+    @pytest.mark.slow
     def test_workers_that_are_started_again_do_not_read_what_was_left(self, tmp_path: Path) -> None:
         environments, store = self.environments(tmp_path, 2)
         # Of the attempt before: rank 0 told where it listened and was killed, rank 1 never came.
@@ -350,6 +363,7 @@ class TestTorchrun:
         assert code != 0
         assert "CollectiveTimeoutError: rank 1 waited 1 s for rank 0" in text
 
+    @pytest.mark.slow
     def test_a_store_that_is_not_there_is_an_error(self, tmp_path: Path) -> None:
         environments, store = self.environments(tmp_path, 2)
         store.rmdir()
@@ -357,12 +371,14 @@ class TestTorchrun:
             assert "MachineError" in text, text
             assert "did not reach torchrun's store" in text, text
 
+    @pytest.mark.slow
     def test_what_is_not_rank_0s_words_is_an_error(self, tmp_path: Path) -> None:
         environments, store = self.environments(tmp_path, 2)
         (store / "unisono-init-0-2-0-rendezvous").write_bytes(b"\xff[]")
         [(_, text)] = run_all("import unisono; unisono.init(bootstrap_timeout=1)", environments[1:])
         assert "MachineError: the rendezvous that rank 0 published in the store" in text
 
+    @pytest.mark.slow
     def test_a_rank_0_that_cannot_listen_ends_all_at_once(self, tmp_path: Path) -> None:
         environments, _ = self.environments(tmp_path, 2)
         environments[0]["UNISONO_INTERFACE"] = "192.0.2.1"
@@ -370,6 +386,7 @@ class TestTorchrun:
         assert "192.0.2.1" in outputs[0][1]
         assert "PeerError: rank 0 could not listen" in outputs[1][1]
 
+    @pytest.mark.slow
     def test_a_secret_of_the_users_needs_no_store(self, tmp_path: Path) -> None:
         environments, store = self.environments(tmp_path, 2)
         with socket.socket() as free:

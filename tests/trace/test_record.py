@@ -181,6 +181,7 @@ except unisono.UnisonoError:
 """
 
 
+@pytest.mark.slow
 def test_packed_entries_say_what_the_words_say(tmp_path: Path) -> None:
     program, dumps = tmp_path / "program.py", tmp_path / "dumps"
     program.write_text(PACKED)

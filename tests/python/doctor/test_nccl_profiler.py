@@ -36,7 +36,7 @@ def run(version: int, folder: Path) -> Path:
     return dumps
 
 
-@pytest.mark.parametrize("version", [1, 7])
+@pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.slow), 7])
 def test_the_rank_that_does_not_come_is_named(version: int, tmp_path: Path) -> None:
     dumps = run(version, tmp_path)
     records = [json.loads(file.read_text()) for file in sorted(dumps.iterdir())]
