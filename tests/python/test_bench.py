@@ -127,16 +127,6 @@ def test_cases_survive_being_written() -> None:
     assert read_cases(write_cases(cases)) == cases
 
 
-def test_repeats_fit_the_budget() -> None:
-    for first, budget in ((1e-6, 0.1), (1e-3, 0.1), (0.5, 0.1), (0.0, 0.05)):
-        repeats, calls = measure.plan_repeats(first, budget, 0)
-        assert repeats >= 1
-        assert calls >= 1
-        assert repeats * calls * first <= max(budget, first)
-    repeats, calls = measure.plan_repeats(1.0, 0.0, 20)
-    assert 10 <= repeats * calls <= 20
-
-
 MIXED = [
     Case("all_reduce", 1, "float32", 3),
     Case("all_reduce", 1031, "bfloat16", 3, operation="average"),
@@ -217,7 +207,9 @@ def test_ranks_report_a_row_for_each_case(tmp_path: Path) -> None:
     assert list(document["rows"][0]) == [
         "collective", "bytes", "type", "ranks", "nodes", "implementation", "algorithm",
         "protocol", "time_us", "algbw_gb_s", "busbw_gb_s", "wrong",
+        "calls",
     ]  # fmt: skip
+    assert all(row.calls >= 1 for row in rows)
     assert document["request"] == asdict(request)
     assert document["machine"]["cores"]
 

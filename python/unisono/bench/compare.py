@@ -14,6 +14,7 @@ from unisono.bench.driver import places_of
 from unisono.bench.group import Command, Group, PeerError, Times
 from unisono.bench.machine import oversubscription
 from unisono.bench.peers import OURS, Variant
+from unisono.bench.repeats import BARRIERS, fitting_calls, skew_seconds
 from unisono.bench.rows import Row
 from unisono.errors import MisuseError
 from unisono.job_folder import job_folder
@@ -32,10 +33,11 @@ COMPARED = (
 # round of all rather than all rounds of one.
 _ROUNDS = 5
 _REPEATS = 3
-_MAX_CALLS = 20000
 # A first guess at a call's time, in which reading the clock does not count.
 _GUESS_SECONDS = 0.001
 _GUESSES = 3
+# The difference to a call timed alone is what the ranks' unequal starts add.
+_FEWEST_GUESSED = 2
 # A call this slow is repeated once a round.
 _SLOW_SECONDS = 0.05
 # Warm-up calls, as a share of the timed ones.
@@ -201,13 +203,18 @@ class _Turns:
             self._results[variant] = _Result(self._request.iterations or 1, 1)
             return
         first = min(self._tell(variant, warm_up=1, repeats=_GUESSES, calls=1).us)
-        calls = _fitting(_GUESS_SECONDS, first)
+        calls = max(_FEWEST_GUESSED, fitting_calls(_GUESS_SECONDS, first * 1e-6))
         guess = min(self._tell(variant, warm_up=0, repeats=_GUESSES, calls=calls).us)
-        repeat_seconds = self._request.seconds / (_ROUNDS * _REPEATS)
         self._results[variant] = _Result(
-            self._request.iterations or _fitting(repeat_seconds, guess),
+            self._request.iterations or self._calls(first * 1e-6, guess * 1e-6, calls),
             1 if guess * 1e-6 > _SLOW_SECONDS else _REPEATS,
         )
+
+    def _calls(self, single_seconds: float, call_seconds: float, calls: int) -> int:
+        """Calls of a repeat, from the times of a call alone and of one among so many."""
+        skew = skew_seconds(single_seconds, call_seconds, calls)
+        seconds = self._request.seconds / (_ROUNDS * _REPEATS)
+        return fitting_calls(max(seconds, BARRIERS * skew), call_seconds - skew / calls)
 
     def _measure(self, variant: Variant) -> None:
         result = self._results[variant]
@@ -220,10 +227,6 @@ class _Turns:
         case = self._case
         command = Command(case.collective, case.count, case.in_place, warm_up, repeats, calls)
         return self._groups[variant].measure(command, _COMMAND_SECONDS)
-
-
-def _fitting(seconds: float, call_us: float) -> int:
-    return min(_MAX_CALLS, max(1, int(seconds * 1e6 / max(call_us, 0.01))))
 
 
 def _rows(case: Case, nodes: int, results: dict[Variant, _Result]) -> list[Row]:
@@ -243,5 +246,6 @@ def _rows(case: Case, nodes: int, results: dict[Variant, _Result]) -> list[Row]:
             )
             algorithm, protocol = chosen.algorithm, chosen.protocol
         wrong = results[variant].wrong
-        rows.append(Row.of(case, nodes, algorithm, protocol, median, wrong, implementation))
+        calls = results[variant].calls
+        rows.append(Row.of(case, nodes, algorithm, protocol, median, wrong, implementation, calls))
     return rows

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
+from typing import Any
 
 from unisono import plans
 from unisono.bench.cases import Case, Request, write_cases
@@ -114,7 +115,7 @@ class _Listener:
             told = json.loads(line)
             case = self.current = self._cases[told["case"]]
             if "wrong" in told:
-                self.rows.append(_row(case, self._request, told["time_us"], told["wrong"]))
+                self.rows.append(_row(case, self._request, told))
                 self._on_row(self.rows[-1])
             else:
                 self._on_start(case)
@@ -133,7 +134,7 @@ class _Listener:
                     return
 
 
-def _row(case: Case, request: Request, time_us: float, wrong: int) -> Row:
+def _row(case: Case, request: Request, told: dict[str, Any]) -> Row:
     algorithm, protocol = case.algorithm, case.protocol
     if not algorithm or not protocol:
         placement = plans.Placement(request.ranks, request.nodes)
@@ -142,7 +143,15 @@ def _row(case: Case, request: Request, time_us: float, wrong: int) -> Row:
         )
         protocol = protocol or chosen.protocol
         algorithm = algorithm or chosen.algorithm
-    return Row.of(case, request.nodes, algorithm, protocol, time_us, wrong)
+    return Row.of(
+        case,
+        request.nodes,
+        algorithm,
+        protocol,
+        told["time_us"],
+        told["wrong"],
+        calls=told["calls"],
+    )
 
 
 def _describe(case: Case) -> str:

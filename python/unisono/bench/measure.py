@@ -9,23 +9,28 @@ from unisono import _unisono as native
 from unisono.bench.cases import Case, Request
 from unisono.bench.elements import Array, element
 from unisono.bench.inputs import Inputs, multiplier, starts_of
+from unisono.bench.repeats import must_guess_again, plan_repeats
 from unisono.communicator import Communicator
 
 # Guards on either side of every output catch writes that miss it; as long as a cache line.
 _GUARD_BYTES = 64
 _POISON = 0xA5
-_MAX_REPEATS = 9
-_MAX_CALLS = 1000
-# A repeat is long enough that reading the clock and the barrier's skew do not count.
-_REPEAT_SECONDS = 0.002
+_TIMED_BARRIERS = 3
+# Rows of calls before the repeats, to learn what a call takes.
+_MAX_GUESSES = 3
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What all ranks together found."""
+    """What all ranks together found.
+
+    Attributes:
+        calls: How many a repeat had.
+    """
 
     time_us: float
     wrong: int
+    calls: int
 
 
 class Buffers:
@@ -110,49 +115,59 @@ def measure(case: Case, communicator: Communicator, request: Request, seed: int)
     The first call, on fresh inputs and a poisoned output, is checked. The calls that are timed
     leave the same result when they are out of place, which is checked as well.
     """
-    native_communicator = communicator._native
     buffers = Buffers(case, communicator, seed)
     buffers.prepare()
-    _barrier(communicator)
-    started = time.perf_counter()
-    native_communicator.run(buffers.call)
-    first_seconds = time.perf_counter() - started
+    first_seconds = _row_seconds(communicator, buffers.call, 1)
     wrong = buffers.wrong()
-    repeats, calls = _agree(communicator, request, first_seconds)
+    repeats, calls = _plan(communicator, request, buffers.call, first_seconds)
     seconds = np.empty(repeats)
     for repeat in range(repeats):
-        _barrier(communicator)
-        started = time.perf_counter()
-        for _ in range(calls):
-            native_communicator.run(buffers.call)
-        seconds[repeat] = (time.perf_counter() - started) / calls
+        seconds[repeat] = _row_seconds(communicator, buffers.call, calls) / calls
     if not case.in_place:
         wrong += buffers.wrong()
     communicator.all_reduce(seconds, "max", out=seconds)
     total = np.array([wrong])
     communicator.all_reduce(total, out=total)
-    return Measured(float(np.median(seconds)) * 1e6, int(total[0]))
+    return Measured(float(np.median(seconds)) * 1e6, int(total[0]), calls)
 
 
-def _agree(communicator: Communicator, request: Request, first_seconds: float) -> tuple[int, int]:
-    """Repeats and calls in each, as rank 0 decides after the first call."""
-    plan = np.array([1, 1])
-    if communicator.rank == 0:
-        plan[:] = plan_repeats(first_seconds, request.seconds, request.iterations)
-    communicator.broadcast(plan)
-    return int(plan[0]), int(plan[1])
+def _plan(
+    communicator: Communicator, request: Request, call: native.Call, first_seconds: float
+) -> tuple[int, int]:
+    """Repeats and calls in each, the same on all ranks.
+
+    The first call may have made connections, so rows of calls say what one takes.
+    """
+    barrier = _slowest(communicator, _barrier_seconds(communicator))
+    row, calls = _slowest(communicator, first_seconds), 1
+    for _ in range(_MAX_GUESSES):
+        plan = plan_repeats(row / calls, request.seconds, request.iterations, barrier)
+        if not must_guess_again(row, calls, barrier):
+            return plan
+        calls = plan[1]
+        row = _slowest(communicator, _row_seconds(communicator, call, calls))
+    return plan_repeats(row / calls, request.seconds, request.iterations, barrier)
 
 
-def plan_repeats(first_seconds: float, budget_seconds: float, iterations: int) -> tuple[int, int]:
-    """Repeats, and calls in each, that fit the budget; of `iterations` calls if those are given."""
-    first_seconds = max(first_seconds, 1e-7)
-    if iterations > 0:
-        repeats = min(_MAX_REPEATS, iterations)
-        return repeats, iterations // repeats
-    calls = min(_MAX_CALLS, max(1, int(_REPEAT_SECONDS / first_seconds)))
-    repeats = int(budget_seconds / (calls * first_seconds))
-    return min(_MAX_REPEATS, max(1, repeats)), calls
-
-
-def _barrier(communicator: Communicator) -> None:
+def _row_seconds(communicator: Communicator, call: native.Call, calls: int) -> float:
+    """Seconds of calls back to back, after a barrier."""
+    run = communicator._native.run
     communicator.barrier()
+    started = time.perf_counter()
+    for _ in range(calls):
+        run(call)
+    return time.perf_counter() - started
+
+
+def _barrier_seconds(communicator: Communicator) -> float:
+    communicator.barrier()
+    started = time.perf_counter()
+    for _ in range(_TIMED_BARRIERS):
+        communicator.barrier()
+    return (time.perf_counter() - started) / _TIMED_BARRIERS
+
+
+def _slowest(communicator: Communicator, seconds: float) -> float:
+    """The largest of all ranks' times."""
+    mine = np.array([seconds])
+    return float(communicator.all_reduce(mine, "max", out=mine)[0])

@@ -25,6 +25,7 @@ class Row:
         implementation: The library: "unisono", or one that it is compared with.
         algorithm: The algorithm; the settings of another library.
         wrong: Elements, over all ranks, that were not what they must be.
+        calls: How many were made back to back in a repeat; 0 in files of older versions.
     """
 
     collective: str
@@ -39,6 +40,7 @@ class Row:
     algbw_gb_s: float
     busbw_gb_s: float
     wrong: int
+    calls: int = 0
 
     @classmethod
     def of(
@@ -50,6 +52,7 @@ class Row:
         time_us: float,
         wrong: int,
         implementation: str = "unisono",
+        calls: int = 0,
     ) -> Self:
         """The row of a case that took `time_us`, by the algorithm and protocol that really ran."""
         algbw = case.bytes / time_us / 1000 if time_us > 0 else 0.0
@@ -57,6 +60,7 @@ class Row:
             case.collective, case.bytes, case.type, case.ranks, nodes, implementation, algorithm,
             protocol, round(time_us, 3), round(algbw, 9),
             round(algbw * bus_factor(case.collective, case.ranks), 9), wrong,
+            calls,
         )  # fmt: skip
 
 

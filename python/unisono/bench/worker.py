@@ -1,7 +1,8 @@
 """One rank of the bench; `driver` starts it by `rank`: `python -m unisono.bench.worker JOB`.
 
 JOB is a folder with request.json and cases.json. Rank 0 writes to the pipe `results` there, one
-JSON object a line: {"case": index} when a case begins, {"case", "time_us", "wrong"} when it ends.
+JSON object a line: {"case": index} when a case begins, and {"case", "time_us", "wrong", "calls"}
+when it ends.
 """
 
 import json
@@ -33,7 +34,12 @@ def main(job: Path) -> None:
         for index, case in enumerate(cases):
             tell(case=index)
             measured = measure(case, communicator, request, int(seeds[index]))
-            tell(case=index, time_us=measured.time_us, wrong=measured.wrong)
+            tell(
+                case=index,
+                time_us=measured.time_us,
+                wrong=measured.wrong,
+                calls=measured.calls,
+            )
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from typing import Any
 
 from unisono import _unisono as native
 from unisono import plans
-from unisono.bench.measure import plan_repeats
 from unisono.bench.peers import OURS
+from unisono.bench.repeats import plan_repeats
 from unisono.errors import MisuseError
 from unisono.simulate.files import read
 
@@ -149,7 +149,7 @@ def _of_row(row: dict[str, Any], iterations: int, seconds: float) -> Measurement
     return Measurement(
         row["collective"], row["algorithm"], row["protocol"], int(row["ranks"]), int(row["nodes"]),
         int(row["bytes"]), row["type"], time_us, int(row.get("channels", 0)),
-        int(row.get("calls", calls)), int(row.get("slots", 0)), int(row.get("slot_bytes", 0)),
+        int(row.get("calls") or calls), int(row.get("slots", 0)), int(row.get("slot_bytes", 0)),
         library=NCCL if row["implementation"] == NCCL else "",
     )  # fmt: skip
 
