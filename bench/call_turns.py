@@ -14,6 +14,8 @@ import statistics
 import subprocess
 import sys
 
+from turns import in_turn
+
 LINE = re.compile(r"(\w+) +(\d+ \w+) +([\d.]+) us")
 
 
@@ -33,7 +35,7 @@ def main() -> None:
     base, new, runs, *arguments = sys.argv[1:]
     times: dict[str, dict[str, list[float]]] = {}
     for run in range(int(runs)):
-        for program in (base, new) if run % 2 == 0 else (new, base):
+        for program in in_turn(run, base, new):
             for case, time in times_of(program, arguments).items():
                 times.setdefault(case, {base: [], new: []})[program].append(time)
     for case, both in times.items():

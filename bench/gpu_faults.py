@@ -135,6 +135,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--stamps", action="store_true", help="have kernels stamp their times")
     parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--json", type=Path, help="what each job found, by case")
     args = parser.parse_args()
     if args.rank is not None:
         be_rank(args.rank, args.case, args.output)
@@ -153,6 +154,8 @@ def main() -> None:
         lines += ["", title, f"  rank 0: {last['said']}", f"  entry: {json.dumps(last['entry'])}"]
         lines += [f"  doctor: {line}" for line in last["doctor"].splitlines()]
     finish(lines, args.output)
+    if args.json:
+        args.json.write_text(json.dumps(found) + "\n")
 
 
 if __name__ == "__main__":

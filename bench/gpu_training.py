@@ -189,6 +189,7 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--max-sms", type=int, action="append", default=[], help="once for each")
+    parser.add_argument("--kind", choices=KINDS, help="that alone")
     parser.add_argument("--layers", type=int, default=8)
     parser.add_argument("--width", type=int, default=4096)
     parser.add_argument("--batch", type=int, default=4, help="of a rank")
@@ -207,7 +208,7 @@ def main() -> None:
             backend="unisono", pg_options=unisono.torch.Options(max_sms=most)
         )
     rows: list[Row] = []
-    for kind in KINDS:
+    for kind in [arguments.kind] if arguments.kind else KINDS:
         rows += measure(kind, groups, arguments)
         torch.cuda.empty_cache()
         if dist.get_rank() == 0:

@@ -10,7 +10,6 @@ most.
 
 import argparse
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -19,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from report import finish
+from turns import geometric_mean, in_turn
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 SLOWER = 0.97
@@ -63,7 +63,7 @@ def main() -> None:
     args = parser.parse_args()
     found: dict[Path, list[dict[Key, float]]] = {args.before: [], args.after: []}
     for run in range(args.runs):
-        for site in (args.before, args.after) if run % 2 == 0 else (args.after, args.before):
+        for site in in_turn(run, args.before, args.after):
             found[site].append(times_of(site.resolve(), args))
     lines = [
         f"{'collective':16}{'place':10}{'mode':8}{'bytes':>11}{'before':>10}{'after':>10}   ratio"
@@ -81,7 +81,7 @@ def main() -> None:
             f"{max(ratios):.3f}){'  slower' if middle < SLOWER else ''}"
         )
     for mode, ratios in medians.items():
-        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        mean = geometric_mean(ratios)
         lines.append(f"{mode}: geometric mean {mean:.3f}, least {min(ratios):.3f}")
     finish(lines, args.output)
 

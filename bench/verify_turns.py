@@ -14,6 +14,8 @@ import statistics
 import subprocess
 import sys
 
+from turns import in_turn
+
 COMMAND = ("plan", "verify", "--all", "--ranks", "2..64")
 # Without the hook by which an editable installation shadows the folder.
 PROGRAM = """
@@ -43,7 +45,7 @@ def main() -> None:
     base, new, runs = sys.argv[1], sys.argv[2], int(sys.argv[3])
     seconds: dict[str, list[float]] = {base: [], new: []}
     for run in range(runs):
-        for folder in (base, new) if run % 2 == 0 else (new, base):
+        for folder in in_turn(run, base, new):
             seconds[folder].append(cpu_seconds(folder))
     for name, folder in (("base", base), ("new", new)):
         every = " ".join(f"{one:.2f}" for one in seconds[folder])
