@@ -1,0 +1,128 @@
+"""What a part of a gate is, and how its programs are run."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from builds import ROOT, Build, GateError
+from call_turns import LINE
+
+GATE = Path(__file__).resolve().parent
+SHOWN = 1500
+LONGEST_RUN = 900.0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one run found.
+
+    Attributes:
+        values: Times or sizes by case; less is better.
+        nccl: What NCCL took, by case.
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    nccl: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Context:
+    """Where and how long programs run.
+
+    Attributes:
+        gpus: GPUs that take part; 0 on CPUs.
+        folder: The gate's folder.
+        deadline: When the gate ends, by time.monotonic().
+    """
+
+    gpus: int
+    folder: Path
+    deadline: float
+
+    def run(self, command: Sequence[str], build: Build, place: Path = ROOT) -> str:
+        """The output of a program that imports a build.
+
+        Raises:
+            GateError: It failed, or the gate's time was over.
+        """
+        left = min(LONGEST_RUN, max(1.0, self.deadline - time.monotonic()))
+        try:
+            done = subprocess.run(
+                command, cwd=place, env=build.environment(), capture_output=True, text=True,
+                timeout=left, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise GateError(f"{words(command)} did not end within {left:.0f} s") from None
+        if done.returncode != 0:
+            said = (done.stdout + done.stderr)[-SHOWN:]
+            raise GateError(f"{words(command)} exited with {done.returncode}: {said}")
+        return done.stdout
+
+    def json(self, command: Sequence[str], build: Build) -> Any:
+        """What a program writes to the file that is its last argument."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "result.json"
+            self.run([*command, str(path)], build)
+            return json.loads(path.read_text())
+
+    def measured(self, command: Sequence[str], build: Build) -> Measured:
+        """What a program of this folder measured."""
+        return Measured(**self.json(command, build))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A named part of a gate.
+
+    Attributes:
+        what: What it measures, in a few words.
+        measure: Runs it once on a build.
+        pairs: Runs of each build; as many again where a case is slower.
+        least_gpus: Fewer GPUs leave it out.
+        needs: "root", "torch": without them it is left out.
+        is_test: Whether it passes or fails: the second build alone runs it, once.
+    """
+
+    name: str
+    what: str
+    measure: Callable[[Build, Context], Measured]
+    pairs: int = 5
+    least_gpus: int = 0
+    needs: tuple[str, ...] = ()
+    is_test: bool = False
+
+
+def words(command: Sequence[str]) -> str:
+    """A command for a person, without this machine's paths."""
+    return " ".join(Path(word).name if word.startswith("/") else word for word in command)
+
+
+def unisono(*arguments: str) -> list[str]:
+    """The command line of the build that is imported."""
+    return [sys.executable, "-m", "unisono.cli", *arguments]
+
+
+def torchrun(ranks: int, program: Path, *arguments: str) -> list[str]:
+    """A program on ranks of PyTorch, on this host alone."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    return [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)),
+        *("--master-addr", "127.0.0.1", "--master-port", str(port), str(program), *arguments),
+    ]
+
+
+def lines_of(text: str) -> dict[str, float]:
+    """Microseconds by case of a bench's lines."""
+    found = (LINE.match(line) for line in text.splitlines())
+    return {f"{one[1]} {one[2]}": float(one[3]) for one in found if one}
