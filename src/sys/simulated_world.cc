@@ -300,11 +300,21 @@ Task<Result<std::unique_ptr<Stream>>> SimulatedWorld::connect(const Address& to,
   if (is_name_of_host(to)) address.host += host_;
   struct Attempt {
     bool is_refused = false;
+    bool is_given_up = false;
     std::unique_ptr<Stream> stream;
     WaitQueue changed;
   };
+  // Events hold the attempt for longer than the task that waits for it, which may be cancelled.
+  struct Claim {
+    std::shared_ptr<Attempt> attempt;
+    ~Claim() {
+      attempt->is_given_up = true;
+      attempt->stream.reset();
+    }
+  };
   simulation_.reach(process_, "control.connect");
   auto attempt = std::make_shared<Attempt>();
+  const Claim claim{attempt};
   const bool is_unlucky = simulation_.draw(simulation_.options_.refuse_probability);
   const Address own{host_, next_port_++};
   const std::int64_t cost_ns = simulation_.options_.costs.connection_ns;
@@ -327,7 +337,9 @@ Task<Result<std::unique_ptr<Stream>>> SimulatedWorld::connect(const Address& to,
       stream = std::make_unique<SimulatedStream>(*this, connection, 0, own, address);
       listener->push(std::move(theirs));
     }
-    // std::function copies what it holds, so the stream travels in the shared attempt.
+    // std::function copies what it holds, so the stream travels in the shared attempt. One that
+    // nothing waits for is closed here.
+    if (attempt->is_given_up) return;
     attempt->stream = std::move(stream);
     simulation_.schedule(simulation_.after_delay(simulation_.now_ns_), [attempt] {
       attempt->is_refused = attempt->stream == nullptr;

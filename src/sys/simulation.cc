@@ -10,6 +10,8 @@ namespace unisono::sys {
 Simulation::Simulation(SimulationOptions options) : options_(options), random_(options.seed) {}
 
 Simulation::~Simulation() {
+  // What is closed from here on is no act of a process, and what the watcher refers to may be gone.
+  watcher_ = nullptr;
   ready_strands_.clear();
   // Tasks use everything else; what they close on their way out must still find it.
   for (const auto& world : worlds_) world->tasks_.cancel_all();

@@ -358,6 +358,55 @@ TEST(RealWorld, APostedActionReachesTheLoopFromAnotherThread) {
   }
 }
 
+// A run with fixed delays: an attempt to connect arrives after 1 us and is answered after 2 us.
+struct Two {
+  Two() : simulation({.min_delay_ns = 1000, .max_delay_ns = 1000}) {
+    simulation.add_process("a");
+    simulation.add_process("b");
+  }
+  Task<void> listen(std::int64_t until_ns) {
+    const Address here{"b", 80};
+    Result<std::unique_ptr<Listener>> listener = simulation.world(1).listen(here);
+    EXPECT_TRUE(listener.ok());
+    Wait pause(simulation.world(1).scheduler(), until_ns);
+    co_await pause;
+  }
+  Task<void> connect(std::int64_t until_ns) {
+    const Address there{"b", 80};
+    Result<std::unique_ptr<Stream>> stream = co_await simulation.world(0).connect(there, until_ns);
+    has_connected = stream.ok();
+    Wait pause(simulation.world(0).scheduler(), no_deadline_ns);
+    if (has_connected) co_await pause;
+  }
+  Simulation simulation;
+  bool has_connected = false;
+};
+
+// The attempt is given up before it arrives, or while its answer is on the way.
+TEST(SimulatedWorld, AConnectionThatNothingWaitsForIsClosed) {
+  for (const std::int64_t given_up_ns : {500, 1500}) {
+    Two two;
+    two.simulation.start(1, two.listen(1600));
+    two.simulation.start(0, two.connect(given_up_ns));
+    EXPECT_TRUE(two.simulation.run(second_ns));
+    EXPECT_FALSE(two.has_connected);
+    EXPECT_EQ(two.simulation.open_streams(), 0U) << given_up_ns;
+  }
+}
+
+TEST(SimulatedWorld, TheEndOfASimulationTellsNoWatcher) {
+  auto two = std::make_unique<Two>();
+  std::string last;
+  two->simulation.watch([&](int, std::string_view place) { last = place; });
+  two->simulation.start(1, two->listen(second_ns));
+  two->simulation.start(0, two->connect(second_ns));
+  EXPECT_FALSE(two->simulation.run(10 * second_ns));
+  EXPECT_TRUE(two->has_connected);
+  last.clear();
+  two.reset();
+  EXPECT_EQ(last, "");
+}
+
 TEST(Address, IsReadAndWrittenTheSameWay) {
   for (const char* text : {"10.0.0.1:0", "node-7.cluster:29500", "[::1]:65535"}) {
     const auto address = Address::parse(text);
