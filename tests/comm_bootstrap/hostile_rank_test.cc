@@ -61,6 +61,7 @@ Bytes failure(std::uint8_t kind, std::int32_t peer) {
   out.number(std::uint8_t{0});
   out.number(std::uint8_t{0});
   out.number(static_cast<std::uint32_t>(peer));
+  out.number(std::uint32_t{0});
   out.text("so it is");
   return out.take();
 }

@@ -124,17 +124,21 @@ TEST(ControlMessages, NameRanksThatThereAre) {
 }
 
 TEST(ControlMessages, TellFailuresOfKindsAndRanksThatThereAre) {
-  const auto is_taken = [](int kind, int timed_out, int aborted, std::uint32_t peer) {
+  const auto is_taken = [](int kind, int timed_out, int aborted, std::uint32_t peer,
+                           std::uint32_t settles_ms = 0) {
     WireWriter out;
     for (const int number : {kind, timed_out, aborted})
       out.number(static_cast<std::uint8_t>(number));
     out.number(peer);
+    out.number(settles_ms);
     out.text("so it is");
     return decode_failure(out.take(), ranks).ok();
   };
   const int last_kind = static_cast<int>(ErrorKind::peer);
   EXPECT_TRUE(is_taken(last_kind, 1, 1, 4));
   EXPECT_TRUE(is_taken(0, 0, 0, 0xffffffff)) << "nobody";
+  EXPECT_TRUE(is_taken(0, 1, 0, 0, most_settling_ms));
+  EXPECT_FALSE(is_taken(0, 1, 0, 0, most_settling_ms + 1));
   EXPECT_FALSE(is_taken(last_kind + 1, 0, 0, 0));
   EXPECT_FALSE(is_taken(0, 2, 0, 0));
   EXPECT_FALSE(is_taken(0, 0, 2, 0));

@@ -45,7 +45,8 @@ void try_failure(std::span<const std::byte> bytes) {
     if (!told.ok()) continue;
     require(told->error.peer >= -1 && told->error.peer < ranks);
     require(told->error.message.size() <= max_error_text_bytes);
-    const auto again = encode_failure(told->error);
+    require(told->settles_ms <= most_settling_ms);
+    const auto again = encode_failure(told->error, told->settles_ms);
     require(std::equal(bytes.begin(), bytes.end(), again.begin(), again.end()));
   }
 }

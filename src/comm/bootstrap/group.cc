@@ -11,7 +11,7 @@ namespace {
 
 // How long members compare their suspicions: after a timeout, when the others may be a little
 // later, a part of it; after a lost connection only until all have heard.
-constexpr std::int64_t max_compare_ns = 2'000'000'000;
+constexpr std::int64_t max_compare_ns = std::int64_t{most_settling_ms} * 1'000'000;
 constexpr std::int64_t compare_part = 4;
 constexpr std::int64_t compare_loss_ns = 300'000'000;
 // A link to watch takes no longer than its acceptor gives a stranger (10 s), so that one left half
@@ -79,14 +79,17 @@ sys::Task<Error> GroupExchange::conclude(const Error& error, const GatherProgres
   const std::int64_t end_ns = world.now_ns() + compare_ns;
   if (error.timed_out) {
     const int absent = progress.waits_for;
-    const int culprit = co_await find_who_holds_up(absent, end_ns - compare_ns / 2);
-    const std::string held_up =
-        culprit == absent ? "" : str("; it is held up in a call by rank ", culprit);
-    node_->fail(id_,
-                timeout_error(culprit, "rank ", absent, " did not take part in exchange ", sequence,
-                              " of communicator ", id_.communicator, " (epoch ", id_.epoch,
-                              ") in time", held_up),
-                place);
+    const auto suspicion_of = [&](int culprit) {
+      const std::string held_up =
+          culprit == absent ? "" : str("; it is held up in a call by rank ", culprit);
+      return timeout_error(culprit, "rank ", absent, " did not take part in exchange ", sequence,
+                           " of communicator ", id_.communicator, " (epoch ", id_.epoch,
+                           ") in time", held_up);
+    };
+    const Error suspected = suspicion_of(absent);
+    const int culprit =
+        co_await find_who_holds_up(absent, suspected, place, end_ns, end_ns - compare_ns / 2);
+    node_->fail(id_, suspicion_of(culprit), place, end_ns);
   } else if (node_->failure(id_) == nullptr) {
     node_->fail(id_, error, place);
   }
@@ -110,7 +113,7 @@ sys::Task<Result<Gathered>> GroupExchange::all_gather(std::span<const std::byte>
                      " bytes from this member; it may have at most ", max_exchange_bytes);
   const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
   // Who comes after the failure has no suspicion of its own.
-  if (const Error* failed = node_->failure(id_)) co_return *failed;
+  if (auto failed = co_await agreed_failure()) co_return std::move(*failed);
   const std::uint64_t sequence = sequence_++;
   const MessageKey key{id_.communicator, id_.epoch, sequence, 0};
   GatherProgress progress;
@@ -179,7 +182,7 @@ sys::Task<Status> GroupExchange::agree(Status mine, std::int64_t timeout_ns) {
     for (int member = 0; member < gathered->size() && told.empty(); ++member)
       told.assign((*gathered)[member].begin(), (*gathered)[member].end());
   } else {
-    if (const Error* failed = node_->failure(id_)) co_return *failed;
+    if (auto failed = co_await agreed_failure()) co_return std::move(*failed);
     const std::int64_t deadline_ns = node_->world().now_ns() + timeout_ns;
     const std::uint64_t sequence = sequence_++;
     GatherProgress progress;
@@ -206,13 +209,23 @@ sys::Task<std::optional<Error>> GroupExchange::look() {
   // One turn of the loop: whoever waits for what has come goes on before this task does.
   sys::Wait turn(world.scheduler(), world.now_ns());
   co_await turn;
+  if (const Error* failed = node_->settled_failure(id_)) co_return *failed;
+  co_return std::nullopt;
+}
+
+sys::Task<std::optional<Error>> GroupExchange::agreed_failure() {
+  while (const std::int64_t settles_ns = node_->settles_ns(id_)) {
+    sys::Wait wait(node_->world().scheduler(), node_->changed(), settles_ns);
+    co_await wait;
+  }
   if (const Error* failed = node_->failure(id_)) co_return *failed;
   co_return std::nullopt;
 }
 
 std::optional<Error> GroupExchange::watch(int peer) {
   node_->watch_peer(peer, node_->world().now_ns() + watch_timeout_ns);
-  Status usable = node_->check(peer, id_);
+  if (const Error* failed = node_->settled_failure(id_)) return *failed;
+  Status usable = node_->check_peer(peer);
   if (usable.ok()) return std::nullopt;
   return usable.error();
 }

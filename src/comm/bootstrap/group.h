@@ -118,7 +118,11 @@ class GroupExchange : public GroupListener {
 
   // Who holds up `peer`: the last of those that wait in calls for each other; itself where it waits
   // for nobody, or does not say. Job ranks.
-  sys::Task<int> find_who_holds_up(int peer, std::int64_t end_ns);
+  // `suspected` is what this member tells unless it learns more; what others know better ends this.
+  sys::Task<int> find_who_holds_up(int peer, const Error& suspected, ExchangePlace place,
+                                   std::int64_t settles_ns, std::int64_t end_ns);
+  // The group's failure once the members do not compare it any more, if there is one.
+  sys::Task<std::optional<Error>> agreed_failure();
 
   std::shared_ptr<ControlNode> node_;
   const GroupId id_;

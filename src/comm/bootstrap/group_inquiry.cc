@@ -125,12 +125,14 @@ void GroupExchange::ask(const Inquest& mine) {
   }
 }
 
-sys::Task<int> GroupExchange::find_who_holds_up(int peer, std::int64_t end_ns) {
+sys::Task<int> GroupExchange::find_who_holds_up(int peer, const Error& suspected,
+                                                ExchangePlace place, std::int64_t settles_ns,
+                                                std::int64_t end_ns) {
   sys::World& world = node_->world();
   for (int asked = 0; asked < members_->size(); ++asked) {
     answers_.erase(peer);
     bool was_sent = false;
-    while (!answers_.contains(peer) && node_->failure(id_) == nullptr) {
+    while (!answers_.contains(peer) && node_->would_count(id_, suspected, place, settles_ns)) {
       node_->watch_peer(peer, end_ns);
       if (!was_sent && node_->has_link(peer)) {
         was_sent = true;
@@ -166,7 +168,7 @@ std::optional<Suspicion> GroupExchange::judge(const Inquest& mine, std::size_t i
     return out;
   }
   Suspicion out = suspicion(awaited.has_ended ? Reason::gone : Reason::no_answer, mine, awaited);
-  if (const Status lives = node_->check(asked.peer, id_); !lives.ok()) {
+  if (const Status lives = node_->check_peer(asked.peer); !lives.ok()) {
     if (out.reason != Reason::gone) out.text = lives.error().message;
     out.reason = Reason::gone;
   } else if (out.reason == Reason::no_answer) {

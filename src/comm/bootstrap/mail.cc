@@ -1,6 +1,5 @@
 // The mailbox, failures and groups of a ControlNode; node.cc has its connections.
 #include <algorithm>
-#include <tuple>
 
 #include "base/error.h"
 #include "comm/bootstrap/node.h"
@@ -16,6 +15,7 @@ constexpr std::size_t max_unclaimed_messages = 1 << 16;
 // Failures remembered of groups that this rank has not made (yet).
 constexpr std::size_t max_failures = 1 << 16;
 constexpr std::size_t max_retired = 4096;
+constexpr std::int64_t ns_per_ms = 1'000'000;
 
 }  // namespace
 
@@ -114,8 +114,12 @@ void ControlNode::spread_failure(GroupId group, std::span<const int> peers) {
   const auto failed = failures_.find(group);
   if (failed == failures_.end()) return;
   const ExchangePlace place = failed->second.place;
+  const std::int64_t until_ns = settles_ns(group);
+  const std::int64_t left_ns = until_ns == 0 ? 0 : until_ns - world_.now_ns();
+  const auto left_ms = static_cast<std::uint32_t>((left_ns + ns_per_ms - 1) / ns_per_ms);
   tell_linked(FrameKind::failure, {group.communicator, group.epoch, place.sequence, place.round},
-              encode_failure(failed->second.error), peers, When::now);
+              encode_failure(failed->second.error, std::min(left_ms, most_settling_ms)), peers,
+              When::now);
 }
 
 void ControlNode::spread(GroupId group, FrameKind kind, std::span<const std::byte> payload,
@@ -169,25 +173,34 @@ void ControlNode::detach(GroupId group, const GroupListener& listener) {
   if (found != listeners_.end() && found->second == &listener) listeners_.erase(found);
 }
 
-bool ControlNode::fail(GroupId group, const Error& error, ExchangePlace place) {
-  const auto order = [](const Failure& failure) {
-    return std::tuple(!failure.error.aborted, failure.error.timed_out, failure.place,
-                      failure.error.peer);
-  };
-  if (failures_.size() >= max_failures && !failures_.contains(group)) return false;
-  Failure told{error, place};
-  const auto [known, is_first] = failures_.try_emplace(group, told);
-  if (!is_first) {
-    if (order(told) >= order(known->second)) return false;
-    known->second = std::move(told);
-  }
+bool ControlNode::fail(GroupId group, const Error& error, ExchangePlace place,
+                       std::int64_t settles_ns) {
+  if (!would_count(group, error, place, settles_ns)) return false;
+  failures_.insert_or_assign(group, Failure{error, place, settles_ns});
   changed_.notify_all();
   return true;
+}
+
+bool ControlNode::would_count(GroupId group, const Error& error, ExchangePlace place,
+                              std::int64_t settles_ns) const {
+  const auto known = failures_.find(group);
+  if (known == failures_.end()) return failures_.size() < max_failures;
+  return Failure{error, place, settles_ns}.order() < known->second.order();
 }
 
 const Error* ControlNode::failure(GroupId group) const {
   const auto found = failures_.find(group);
   return found == failures_.end() ? nullptr : &found->second.error;
+}
+
+const Error* ControlNode::settled_failure(GroupId group) const {
+  return settles_ns(group) == 0 ? failure(group) : nullptr;
+}
+
+std::int64_t ControlNode::settles_ns(GroupId group) const {
+  const auto found = failures_.find(group);
+  const bool is_open = found != failures_.end() && found->second.settles_ns > world_.now_ns();
+  return is_open ? found->second.settles_ns : 0;
 }
 
 bool ControlNode::is_retired(const MessageKey& key) const {

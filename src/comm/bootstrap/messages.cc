@@ -115,12 +115,13 @@ Result<Greeting> decode_greeting(std::span<const std::byte> payload, int ranks) 
   return Greeting{job, *from, *to};
 }
 
-std::vector<std::byte> encode_failure(const Error& error) {
+std::vector<std::byte> encode_failure(const Error& error, std::uint32_t settles_ms) {
   WireWriter out;
   out.number(static_cast<std::uint8_t>(error.kind));
   out.number(static_cast<std::uint8_t>(error.timed_out));
   out.number(static_cast<std::uint8_t>(error.aborted));
   out.number(static_cast<std::uint32_t>(error.peer));
+  out.number(settles_ms);
   out.text(std::string_view(error.message).substr(0, max_error_text_bytes));
   return out.take();
 }
@@ -131,11 +132,13 @@ Result<ToldFailure> decode_failure(std::span<const std::byte> payload, int ranks
   const auto timed_out = in.number<std::uint8_t>();
   const auto aborted = in.number<std::uint8_t>();
   const auto peer = static_cast<std::int32_t>(in.number<std::uint32_t>());
+  const auto settles_ms = in.number<std::uint32_t>();
   const auto text = in.text(max_error_text_bytes);
   if (!in.done() || kind > static_cast<std::uint8_t>(ErrorKind::peer) || timed_out > 1 ||
-      aborted > 1 || (peer != -1 && !Rank::among(peer, ranks)))
+      aborted > 1 || settles_ms > most_settling_ms || (peer != -1 && !Rank::among(peer, ranks)))
     return malformed("failure");
   ToldFailure out;
+  out.settles_ms = settles_ms;
   out.error.kind = static_cast<ErrorKind>(kind);
   out.error.timed_out = timed_out == 1;
   out.error.aborted = aborted == 1;

@@ -97,11 +97,14 @@ struct Greeting {
 std::vector<std::byte> encode(const Greeting& greeting);
 Result<Greeting> decode_greeting(std::span<const std::byte> payload, int ranks);
 
-std::vector<std::byte> encode_failure(const Error& error);
+// For so long members may compare what they suspect.
+inline constexpr std::uint32_t most_settling_ms = 2000;
 // The sender's error, its text cut to the limit. It blames one of `ranks` ranks, or none.
 struct ToldFailure {
   Error error;
+  std::uint32_t settles_ms = 0;  // until then members may find that another rank is to blame
 };
+std::vector<std::byte> encode_failure(const Error& error, std::uint32_t settles_ms = 0);
 Result<ToldFailure> decode_failure(std::span<const std::byte> payload, int ranks);
 
 // Where to go on; not checked.

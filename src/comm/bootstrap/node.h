@@ -13,6 +13,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/open_epochs.h"
@@ -116,15 +117,27 @@ class ControlNode {
   bool has_link(int peer) const { return link_of_peer_.contains(peer); }
   // What ends a wait for this peer on behalf of this group, if anything does.
   Status check(int peer, GroupId group) const;
+  // The same of any group.
+  Status check_peer(int peer) const;
   // Whether its link broke without a bye.
   bool has_broken_off(int peer) const;
 
   // A failed group's waits end with its error. Of several failures one counts, whatever the order
   // in which they come, so that all members end with the same: an abort before what is suspected;
-  // among suspicions a broken connection before a timeout, and then that of the earliest place.
-  // Whether this one counts now.
-  bool fail(GroupId group, const Error& error, ExchangePlace place = {});
+  // among suspicions a broken connection before a timeout, what all agree on before what is still
+  // compared, and then that of the earliest place. Whether this one counts now.
+  //
+  // Exchanges end with a failure that the members still compare, which `settles_ns` says; a call,
+  // which knows more than they do, goes on until it has settled.
+  bool fail(GroupId group, const Error& error, ExchangePlace place = {},
+            std::int64_t settles_ns = 0);
   const Error* failure(GroupId group) const;
+  const Error* settled_failure(GroupId group) const;
+  // When the failure settles; 0: it has, or there is none.
+  std::int64_t settles_ns(GroupId group) const;
+  // Whether a failure would count.
+  bool would_count(GroupId group, const Error& error, ExchangePlace place,
+                   std::int64_t settles_ns) const;
   // Tells the group's failure to those of `peers` that this rank has a link to, as far as the
   // links take it. Every exchange of a group makes links to the members 1, 2, 4, ... places away,
   // so what each member passes on reaches all.
@@ -162,6 +175,10 @@ class ControlNode {
   struct Failure {
     Error error;
     ExchangePlace place;
+    std::int64_t settles_ns = 0;  // 0: members agree on it
+    auto order() const {
+      return std::tuple(!error.aborted, error.timed_out, settles_ns > 0, place, error.peer);
+    }
   };
   using MailKey = std::pair<MessageKey, int>;  // the int: from which rank
 
@@ -170,6 +187,7 @@ class ControlNode {
   void starve(const Error& why);
   sys::Task<void> serve(sys::Admitted admitted);
   sys::Task<Status> serve_checked(sys::Admitted admitted);
+  sys::Task<Result<Frame>> read_first(const Doorkeeper::Guest& guest, std::int64_t deadline_ns);
   sys::Task<Status> serve_visit(sys::Admitted admitted, Visitor visitor);
   sys::Task<Status> serve_enrolment(std::unique_ptr<Channel> channel, Enrolment enrolment);
   // Tells the process at the other end why the channel is closed; returns the error.
@@ -185,9 +203,12 @@ class ControlNode {
   sys::Task<void> link_to_watch(int peer, std::int64_t deadline_ns);
   sys::Task<Result<Link*>> usable_link(int peer, GroupId group, std::int64_t deadline_ns);
   void seek(int peer);
-  // The peer is lost with a link that broke; but one that it closed with a bye may be closed while
+  // The peer is lost with a link that broke. One that it closed with a bye may be closed while
   // another still brings messages.
   void lose(Link& link, const std::string& why, bool is_orderly);
+  // The peer is lost unless it has another link; and the two may have connected to each other at
+  // once, so that the other one's greeting is still on its way.
+  sys::Task<void> leave_to_others(Link& link);
   bool deposit(int peer, const MessageKey& key, std::vector<std::byte> payload);
   std::optional<std::vector<std::byte>> take_mail(int peer, const MessageKey& key);
   bool is_retired(const MessageKey& key) const;
@@ -210,6 +231,10 @@ class ControlNode {
   std::map<int, std::string> addresses_;  // that this rank has had a use for
   std::unique_ptr<Directory> directory_;
   ServeSurvey serve_survey_;  // empty: nobody does
+  // Connections that have proved the job's key and not said yet what they are for, by the order in
+  // which they came.
+  std::map<std::uint64_t, Channel*> ungreeted_;
+  std::uint64_t last_ungreeted_ = 0;
   std::vector<std::unique_ptr<Link>> links_;
   std::map<int, Link*> link_of_peer_;
   std::set<int> connecting_;

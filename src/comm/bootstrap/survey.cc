@@ -202,6 +202,7 @@ sys::Task<Result<std::vector<SurveyAnswer>>> Asking::answers_of(int rank, RankRa
     Result<ToldFailure> told = decode_failure(frame->payload, roster_.ranks());
     co_return told.ok() ? told->error : told.error();
   }
+  if (frame->header.kind == FrameKind::bye) co_return peer_error(rank, "it has left the job");
   if (frame->header.kind != FrameKind::surveyed)
     co_return peer_error(rank, "it answered with the unexpected frame kind ",
                          static_cast<int>(frame->header.kind));
