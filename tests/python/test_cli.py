@@ -184,6 +184,18 @@ def test_explain_names_the_kernel_of_a_call_on_gpus_that_are_not_there(shell: Sh
     assert "path: tma_bulk, 16 thread blocks, " in shell(*words).output
 
 
+def test_explain_names_the_path_of_a_call_as_it_is_made(shell: Shell) -> None:
+    words = ("explain", "all_reduce", "64MiB", "--ranks", "2", "--device", "cuda", "--json")
+    of_ddp = ("--in-place", "--compute-overlap", "--type", "bfloat16")
+    for options, path, thread_blocks in (
+        (of_ddp, "tma_bulk", 8),
+        ((*of_ddp, "--max-sms", "16"), "tma_bulk", 16),
+        ((*of_ddp, "--operation", "pre_multiplied_sum"), "ll128_all_pairs", 128),
+    ):
+        chosen = shell(*words, "-", *options).json["chosen"]
+        assert (chosen["path"], chosen["thread_blocks"]) == (path, thread_blocks)
+
+
 def test_explain_says_that_gpus_of_several_hosts_are_staged(shell: Shell) -> None:
     words = ("explain", "broadcast", "256MiB", "--ranks", "4", "--nodes", "2")
     on_host = shell(*words, "--json", "-").json["chosen"]

@@ -205,6 +205,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   static constexpr std::size_t most_fallbacks = 16'384;
   mutable std::mutex fallbacks_mutex_;
   mutable std::set<std::uint64_t> fallbacks_;
+  mutable std::vector<std::uint64_t> told_fallbacks_;  // by the engine, at the last look
   std::unique_ptr<KernelStamps> stamps_;
   device::Stamp stamp_{};  // of the call that is put on its stream now
   std::uint64_t ended_launches_ = 0;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -105,10 +106,12 @@ std::uint64_t DeviceConnections::ended_launches() {
 }
 
 void DeviceConnections::collect_fallbacks() const {
-  const std::vector<std::uint64_t> told = engine_->fallbacks();
-  if (told.empty()) return;
+  std::vector<std::uint64_t> told = engine_->fallbacks();
   const std::lock_guard lock(fallbacks_mutex_);
+  // As a rule nothing is new.
+  if (told == told_fallbacks_) return;
   fallbacks_.insert(told.begin(), told.end());
+  told_fallbacks_ = std::move(told);
   while (fallbacks_.size() > most_fallbacks) fallbacks_.erase(fallbacks_.begin());
 }
 
