@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/json.h"
 
@@ -144,6 +146,10 @@ TEST(Json, PacksOldCallsThatHaveEnded) {
     entry.state = i % 10 == 3 ? State::scheduled : State::ended;
     entry.scheduled_ns = 1000 + i;
     entry.ended_ns = 2000 + i;
+    if (i == 2) {
+      entry.fallback = Fallback::overlap;
+      entry.chosen = Path::zero_copy;
+    }
     record.collectives.push_back(entry);
   }
   const auto document =
@@ -161,6 +167,14 @@ TEST(Json, PacksOldCallsThatHaveEnded) {
   // 0, 1, 2, 4: number 3 has not ended.
   EXPECT_EQ(sequence->find("data")->string().substr(0, 5), "AAECB");
   EXPECT_EQ(document->find("packed_messages"), nullptr);
+  for (const auto& [column, text] :
+       {std::pair{"fallback", "overlap"}, std::pair{"chosen_path", "zero_copy"}}) {
+    EXPECT_NE(packed->find("columns")->find(column), nullptr) << column;
+    const auto& names = packed->find("names")->array();
+    EXPECT_EQ(std::ranges::count_if(names, [&](const auto& one) { return one.string() == text; }),
+              1)
+        << text;
+  }
 }
 
 TEST(Json, HoldsEveryField) {
