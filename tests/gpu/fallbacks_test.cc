@@ -20,8 +20,8 @@ using test::run_ranks;
 using test::TestStream;
 using test::usable_devices;
 
-constexpr std::int64_t elements = 16 << 10;
-constexpr int most_calls = 50;
+constexpr std::int64_t elements = 64 << 10;
+constexpr int most_calls = 40;
 
 std::shared_ptr<const sys::cuda::Device> device_of(int rank) {
   static const auto devices = usable_devices();
