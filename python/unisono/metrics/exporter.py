@@ -144,8 +144,8 @@ class Exporter:
         calls = entry.get("messages", 1)
         self._of(self._total, *owner, call.collective, entry["path"], entry["state"]).inc(calls)
         if "fallback" in entry:
-            labels = (entry["chosen_path"], entry["path"], entry["fallback"])
-            self._of(self._fallbacks, *owner, call.collective, *labels).inc(calls)
+            ran = (entry["chosen_path"], entry["path"], entry["fallback"])
+            self._of(self._fallbacks, *owner, call.collective, *ran).inc(calls)
         if entry["state"] == "ended":
             self._of(self._bytes, *owner, call.collective, entry["path"]).inc(entry["bytes"])
             labels = (*owner[:2], call.collective, size_label(entry["bytes"]))
