@@ -100,10 +100,10 @@ class Selection {
   // to them, a chain crosses one edge more between nodes.
   int assumed_root() const;
   std::vector<SelectionRow> make_rows(Collective collective, int max_sms) const;
-  // What the rows say for a size, which asks the model for this size alone; null where no
-  // algorithm serves.
   // The SMs that the table of a call is for; 0: no limit.
   int table_sms(Collective collective, std::uint64_t bytes, const CallOptions& options) const;
+  // What the rows say for a size, which asks the model for this size alone; null where no
+  // algorithm serves.
   const Choice* chosen_by_table(Collective collective, std::uint64_t bytes, int max_sms);
   // The model's for the sizes of 2^exponent up to its double.
   std::optional<Choice> fastest(Collective collective, int exponent, int max_sms) const;
