@@ -7,6 +7,7 @@
 #include <set>
 
 #include "conformance/harness.h"
+#include "transport/counted_clock.h"
 #include "transport/raw_peer.h"
 
 namespace unisono::test {
@@ -277,6 +278,7 @@ TEST_F(Sockets, AnEndInTheMiddleOfAFrameIsADeath) {
 }
 
 TEST_F(Sockets, AnUnreachablePeerIsNamedAfterSomeAttempts) {
+  const CountedClock clock;
   Job job(sockets(), 1);
   std::string nobody;
   {
@@ -287,6 +289,7 @@ TEST_F(Sockets, AnUnreachablePeerIsNamedAfterSomeAttempts) {
       {.key = {}, .ranks = 2, .self = 0, .peer = 1, .peer_address = nobody, .geometry = geometry}));
   const auto begin = std::chrono::steady_clock::now();
   const Error told = until_error([&]() -> Status {
+    CountedClock::advance(std::chrono::milliseconds(20));
     job.progress();
     auto ready = connection->ready();
     return ready.ok() ? Status{} : Status(ready.take_error());

@@ -16,6 +16,7 @@
 
 #include "conformance/harness.h"
 #include "support/sanitized.h"
+#include "transport/counted_clock.h"
 #include "transport/raw_peer.h"
 #include "transport/shm/transport.h"
 #include "transport/socket/small_messages.h"
@@ -55,6 +56,7 @@ class SocketWaits : public testing::Test {
  protected:
   static Error error_of(Job& job, Connection& connection) {
     return until_error([&]() -> Status {
+      CountedClock::advance(std::chrono::milliseconds(10));
       job.progress();
       auto ready = connection.ready();
       return ready.ok() ? Status() : Status(ready.take_error());
@@ -64,6 +66,7 @@ class SocketWaits : public testing::Test {
 
 TEST_F(SocketWaits, AnEndWithoutADescriptorSaysSoAfterASecond) {
   in_a_child([] {
+    const CountedClock clock;
     Job job(sockets(), 2);
     const auto connects = must(job.connect(0, 1, geometry));
     use_up_descriptors();
@@ -79,6 +82,7 @@ TEST_F(SocketWaits, AnEndWithoutADescriptorSaysSoAfterASecond) {
 // Only the connection that waits to be accepted is concerned.
 TEST_F(SocketWaits, AnAcceptorWithoutADescriptorSaysSoAfterASecond) {
   in_a_child([] {
+    const CountedClock clock;
     Job job(sockets(), 3);
     Transport& own = *job.transports[1];
     const auto accepts = must(job.connect(1, 0, geometry));
@@ -88,6 +92,7 @@ TEST_F(SocketWaits, AnAcceptorWithoutADescriptorSaysSoAfterASecond) {
     use_up_descriptors();
     const auto begin = steady_clock::now();
     const Error told = until_error([&]() -> Status {
+      CountedClock::advance(std::chrono::milliseconds(10));
       EXPECT_TRUE(own.progress().ok());
       auto ready = accepts->ready();
       return ready.ok() ? Status() : Status(ready.take_error());
@@ -119,13 +124,14 @@ TEST_F(SocketWaits, ATransportWithoutDescriptorsIsNotMade) {
 
 // What it had begun is given up with it: the peer joins nobody.
 TEST_F(SocketWaits, AnEndThatIsDestroyedBeforeItIsMadeIsNeverJoined) {
+  const CountedClock clock;
   Job job(sockets(), 2);
   auto a = must(job.connect(0, 1, geometry));
   for (int i = 0; i < 10; ++i) EXPECT_TRUE(job.transports[0]->progress().ok());
   a.reset();
   const auto b = must(job.connect(1, 0, geometry));
-  const auto begin = steady_clock::now();
-  while (steady_clock::now() - begin < std::chrono::milliseconds(300)) {
+  for (int ms = 0; ms < 300; ++ms) {
+    CountedClock::advance(std::chrono::milliseconds(1));
     job.progress();
     ASSERT_FALSE(is_ready(*b));
   }
@@ -133,20 +139,23 @@ TEST_F(SocketWaits, AnEndThatIsDestroyedBeforeItIsMadeIsNeverJoined) {
 
 TEST_F(SocketWaits, DescriptorsThatAreMissingForAMomentAreWaitedFor) {
   in_a_child([] {
+    const CountedClock clock;
     Job job(sockets(), 2);
     const auto a = must(job.connect(0, 1, geometry));
     const auto b = must(job.connect(1, 0, geometry));
     std::vector<sys::Socket> held;
     for (int i = 0; i < 20; ++i) held.emplace_back(dup(0));
     use_up_descriptors();
-    // Much less than the second after which they would fail.
-    const auto begin = steady_clock::now();
-    while (steady_clock::now() - begin < std::chrono::milliseconds(50)) {
+    // Less than the second after which they would fail.
+    for (int ms = 0; ms < 900; ms += 10) {
+      CountedClock::advance(std::chrono::milliseconds(10));
       job.progress();
       EXPECT_FALSE(is_ready(*a) || is_ready(*b));
     }
     held.clear();
+    // The next attempts come after a pause.
     EXPECT_TRUE(eventually([&] {
+      CountedClock::advance(std::chrono::milliseconds(10));
       job.progress();
       const bool ready = is_ready(*a);
       return is_ready(*b) && ready;
@@ -214,6 +223,7 @@ TEST_F(SocketWaits, ASocketThatHasNoOtherSideIsAnErrorBothWays) {
 }
 
 TEST_F(SocketWaits, AnAttemptThatIsNotAnsweredYetIsNotGivenUp) {
+  const CountedClock clock;
   const FullListener peer;
   const auto others = connecting_to(peer.port());
   Job job(sockets(), 1);
@@ -224,8 +234,8 @@ TEST_F(SocketWaits, AnAttemptThatIsNotAnsweredYetIsNotGivenUp) {
                                                            .peer_address = peer.name(),
                                                            .geometry = geometry}));
   std::set<std::string> seen;
-  const auto begin = steady_clock::now();
-  while (steady_clock::now() - begin < std::chrono::milliseconds(300)) {
+  for (int ms = 0; ms < 300; ms += 10) {
+    CountedClock::advance(std::chrono::milliseconds(10));
     job.progress();
     EXPECT_FALSE(is_ready(*connection));
     for (const std::string& from : connecting_to(peer.port()))
