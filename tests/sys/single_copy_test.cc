@@ -11,10 +11,10 @@ namespace {
 TEST(SingleCopy, CostsOfBothWaysAreMeasured) {
   const CopyCosts costs = measure_copies();
   if (costs.kernel_ns_per_byte == 0) GTEST_SKIP() << "the kernel refuses to copy between processes";
-  // From a tenth of a terabyte a second to ten megabytes a second.
+  // From a tenth of a terabyte a second to what the slowest machine copies.
   for (const double ns_per_byte : {costs.slots_ns_per_byte, costs.kernel_ns_per_byte}) {
     EXPECT_GT(ns_per_byte, 0.01 / 10);
-    EXPECT_LT(ns_per_byte, 100);
+    EXPECT_LT(ns_per_byte, 10'000);
   }
   EXPECT_DOUBLE_EQ(costs.gain(), costs.slots_ns_per_byte / costs.kernel_ns_per_byte);
 }

@@ -107,7 +107,7 @@ Task<std::string> wait_in_vain(World& world) {
   if (nobody.ok() || !nobody.error().timed_out) co_return "accept did not time out";
   const Address& there = (*listener)->address();
   Result<std::unique_ptr<Stream>> stream =
-      co_await world.connect(there, world.now_ns() + 10 * second_ns);
+      co_await world.connect(there, world.now_ns() + 60 * second_ns);
   if (!stream.ok()) co_return stream.error().describe();
   std::array<std::byte, 1> byte;
   const std::int64_t soon_ns = world.now_ns() + second_ns / 20;
@@ -135,7 +135,7 @@ TEST_P(EveryWorld, APortIsListenedOnByOneOnly) {
 // A name of the host is one process's until its listener goes.
 Task<std::string> meet_by_name(World& world) {
   const Address name{"@unisono-world-test-" + std::to_string(getpid()), 0};
-  const std::int64_t deadline_ns = world.now_ns() + 10 * second_ns;
+  const std::int64_t deadline_ns = world.now_ns() + 60 * second_ns;
   Result<std::unique_ptr<Listener>> listener = world.listen(name);
   if (!listener.ok()) co_return listener.error().describe();
   Result<std::unique_ptr<Listener>> second = world.listen(name);
@@ -200,7 +200,7 @@ Task<void> admit_one(Listener& listener, const Gate& gate, std::int64_t deadline
 
 // What a client gets for an answer that comes in two pieces.
 Task<std::string> answer_at(World& world, const Address& there, bool is_right) {
-  const std::int64_t deadline_ns = world.now_ns() + 10 * second_ns;
+  const std::int64_t deadline_ns = world.now_ns() + 60 * second_ns;
   Result<std::unique_ptr<Stream>> stream = co_await world.connect(there, deadline_ns);
   if (!stream.ok()) co_return stream.error().message;
   std::array<std::byte, 1> byte;
@@ -222,7 +222,7 @@ Task<std::string> answer_at(World& world, const Address& there, bool is_right) {
 }
 
 Task<std::string> pass_the_gate(World& world) {
-  const std::int64_t deadline_ns = world.now_ns() + 30 * second_ns;
+  const std::int64_t deadline_ns = world.now_ns() + 60 * second_ns;
   const Sesame gate(4);
   const Address anywhere{"127.0.0.1", 0};
   Result<std::unique_ptr<Listener>> listener = world.listen(anywhere);
@@ -240,6 +240,8 @@ TEST_P(EveryWorld, OnlyTheRightAnswerPassesTheGate) {
   EXPECT_EQ(run(pass_the_gate(world())), "n ! number 2!");
 }
 
+const std::string too_slow = "the machine is too slow to tell";
+
 // Silent connections, more than there is room for: the oldest go first, the others after a second.
 Task<std::string> wait_at_the_gate(World& world) {
   const std::int64_t begun_ns = world.now_ns();
@@ -249,31 +251,34 @@ Task<std::string> wait_at_the_gate(World& world) {
   if (!listener.ok()) co_return listener.error().describe();
   std::string nobody;
   TaskScope tasks;
-  tasks.spawn(admit_one(**listener, gate, begun_ns + 60 * second_ns, nobody));
+  tasks.spawn(admit_one(**listener, gate, begun_ns + 600 * second_ns, nobody));
   const Address there = (*listener)->address();
   std::vector<std::unique_ptr<Stream>> silent;
   std::array<std::byte, 1> byte;
   for (int i = 0; i < 7; ++i) {
     Result<std::unique_ptr<Stream>> stream =
-        co_await world.connect(there, world.now_ns() + 10 * second_ns);
+        co_await world.connect(there, world.now_ns() + 60 * second_ns);
     if (!stream.ok()) co_return stream.error().message;
-    Status challenged = co_await read_exactly(**stream, byte, world.now_ns() + 10 * second_ns);
+    Status challenged = co_await read_exactly(**stream, byte, world.now_ns() + 60 * second_ns);
     if (!challenged.ok()) co_return challenged.error().message;
     silent.push_back(std::move(*stream));
   }
+  // All are there before the first one's second is over, or a busy machine decides who goes.
+  if (world.now_ns() - begun_ns > answer_timeout_ns / 2) co_return too_slow;
   std::string out;
   for (const auto& stream : silent) {
-    Result<std::size_t> end = co_await stream->read_some(byte, begun_ns + 30 * second_ns);
+    Result<std::size_t> end = co_await stream->read_some(byte, begun_ns + 60 * second_ns);
     if (!end.ok() || *end != 0) co_return "no end";
-    const std::int64_t after_ns = world.now_ns() - begun_ns;
-    out += after_ns < answer_timeout_ns ? "made room, " : "timed out, ";
-    if (after_ns > 10 * second_ns) co_return "took too long";
+    out += world.now_ns() - begun_ns < answer_timeout_ns ? "made room, " : "timed out, ";
   }
   co_return out + nobody;
 }
 
 TEST_P(EveryWorld, SilentConnectionsAtTheGateGoTheOldestFirst) {
-  EXPECT_EQ(run(wait_at_the_gate(world())),
+  std::string became = too_slow;
+  for (int attempt = 0; attempt < 20 && became == too_slow; ++attempt)
+    became = run(wait_at_the_gate(world()));
+  EXPECT_EQ(became,
             "made room, made room, made room, timed out, timed out, timed out, timed out, ");
 }
 
