@@ -8,6 +8,7 @@
 #include "base/settings.h"
 #include "comm/bootstrap/job.h"
 #include "comm/run/connections.h"
+#include "support/eventually.h"
 #include "support/ranks.h"
 
 namespace unisono {
@@ -40,14 +41,12 @@ struct End {
     EXPECT_TRUE(joined.ok()) << joined.error().describe();
     if (!joined.ok()) return;
     connections = std::make_unique<comm::Connections>(*joined, 7, 0, self, world);
-    for (int looks = 0; looks < 1'000'000 && (send == nullptr || recv == nullptr); ++looks) {
+    EXPECT_TRUE(test::eventually([&] {
       send = *connections->send_fifo(1 - self, 0, Protocol::simple);
       recv = *connections->recv_fifo(1 - self, 0, Protocol::simple);
       EXPECT_TRUE(connections->progress().ok());
-      std::this_thread::yield();
-    }
-    EXPECT_NE(send, nullptr);
-    EXPECT_NE(recv, nullptr);
+      return send != nullptr && recv != nullptr;
+    }));
   }
 
   void tell(int value) {
@@ -71,7 +70,7 @@ struct End {
     return sleeps;
   }
 
-  static constexpr std::int64_t at_most_ns = 900'000'000;
+  static constexpr std::int64_t at_most_ns = 5'000'000'000;
   std::vector<int> world;
   std::unique_ptr<comm::Connections> connections;
   transport::SendFifo* send = nullptr;
@@ -98,7 +97,7 @@ TEST(Nodes, AMessageFromAnotherNodeEndsASleepAndNothingElseDoes) {
   }
   other.join();
   const auto took = std::chrono::steady_clock::now() - started;
-  // Nobody slept to the end of its time, of which there would be more than so much;
+  // No sleep lasted to its end, or all would have, and taken more than so much;
   EXPECT_LT(took, std::chrono::nanoseconds(End::at_most_ns) * trips);
   // and what else is an event, such as a stream that can be written again, is rare.
   EXPECT_LE(sleeps, 10 * trips);
