@@ -341,7 +341,7 @@ TEST_P(ExposingProcesses, WithdrawalFromAStoppedPeerEnds) {
     EXPECT_EQ(told.peer, 1) << told.describe();
   }
   child.connection->abort({Fault::Kind::aborted, 0});
-  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(15));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(60));
   kill(child.pid, SIGCONT);
 }
 

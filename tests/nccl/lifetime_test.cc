@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <latch>
 #include <thread>
 
 #include "nccl/ranks.h"
@@ -90,6 +91,7 @@ TEST(NcclLifetime, AShrinkGetsRanksOutOfACallThatCannotEnd) {
       EXPECT_EQ(sum(comm, rank), -1);
     });
     while (waiting.load() < 2) std::this_thread::yield();
+    // Most likely both are inside by then; a call that begins later fails as well.
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     int excluded[] = {2};
     ncclComm_t child = nullptr;
@@ -125,12 +127,16 @@ TEST(NcclLifetime, AnAbortEndsACallOfAnotherThreadHereAndElsewhere) {
   NcclRanks ranks(3);
   std::vector<ncclResult_t> results(2);
   std::vector<std::thread> threads;
+  std::latch calling(3);
   for (int rank = 0; rank < 2; ++rank)
-    threads.emplace_back([&results, rank, comm = ranks[rank]] {
+    threads.emplace_back([&, rank, comm = ranks[rank]] {
       float value = 1;
+      calling.arrive_and_wait();
       results[static_cast<std::size_t>(rank)] =
           ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, nullptr);
     });
+  calling.arrive_and_wait();
+  // Most likely both are inside by then; a call that begins later ends in the same error.
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
   EXPECT_NCCL(ncclCommAbort(ranks.release(0)));
   for (std::thread& thread : threads) thread.join();
