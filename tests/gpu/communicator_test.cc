@@ -20,6 +20,7 @@
 #include "gpu/device_copies.h"
 #include "gpu/runs.h"
 #include "plan/json.h"
+#include "support/eventually.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 
@@ -59,7 +60,7 @@ class GpuCommunicator : public testing::TestWithParam<std::tuple<int, bool>> {
   static bool is_staged() { return std::get<1>(GetParam()); }
   RanksOptions options() const {
     return {.ranks = ranks(),
-            .timeout = std::chrono::seconds(20),
+            .timeout = test::deadline_of_calls,
             .device = [](int rank) { return device_of(rank)->ordinal(); },
             .settings = {{"UNISONO_GPU_PEER_ACCESS", is_staged() ? "0" : "1"}}};
   }
@@ -230,13 +231,13 @@ std::vector<std::string> states_of(const Communicator& communicator, std::string
 
 // Once all calls are over: who knows that they are may come before the one who closes the record.
 std::vector<std::string> closed_states_of(const Communicator& communicator, std::string_view plan) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(15);
-  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(10))) {
-    auto states = states_of(communicator, plan);
-    const bool is_open = std::ranges::any_of(
+  std::vector<std::string> states;
+  test::eventually([&] {
+    states = states_of(communicator, plan);
+    return std::ranges::none_of(
         states, [](const auto& state) { return state == "scheduled" || state == "started"; });
-    if (!is_open || std::chrono::steady_clock::now() >= until) return states;
-  }
+  });
+  return states;
 }
 
 // Registered before its device is known, and after.
@@ -337,37 +338,35 @@ TEST_P(GpuCommunicator, AbortEndsAKernelThatWaits) {
 // A call that is on its stream is not over, and a hang is not a success.
 TEST_P(GpuCommunicator, ACallThatHangsIsNotRecordedAsEnded) {
   if (is_staged()) GTEST_SKIP() << "the host waits";
-  RanksOptions with = options();
-  with.timeout = std::chrono::seconds(2);
-  run_ranks(with, [&](Communicator& communicator) {
+  std::latch failed(ranks() - 1);
+  run_ranks(options(), [&](Communicator& communicator) {
     const auto device = device_of(communicator.rank());
     const TestStream stream(device);
     auto memory = sys::cuda::Memory::allocate(device, 4096);
     auto* data = reinterpret_cast<void*>(memory->address());
-    const auto call = [&] {
-      return communicator.all_reduce(data, data, 64, DataType::float32, ReduceOperation::sum,
-                                     {.algorithm = "one_shot", .stream = stream.handle()});
+    const auto call = [&](std::chrono::nanoseconds timeout = {}) {
+      return communicator.all_reduce(
+          data, data, 64, DataType::float32, ReduceOperation::sum,
+          {.algorithm = "one_shot", .timeout = timeout, .stream = stream.handle()});
     };
     ASSERT_TRUE(call().ok());
     ASSERT_TRUE(stream.synchronize().ok());
     EXPECT_EQ(closed_states_of(communicator, "one_shot"), std::vector<std::string>{"ended"});
     if (communicator.rank() == communicator.size() - 1) {
-      std::this_thread::sleep_for(std::chrono::seconds(4));
+      failed.wait();
       return;
     }
     // More than there are events to ask for.
     constexpr std::size_t hanging = 40;
-    for (std::size_t i = 0; i < hanging; ++i) ASSERT_TRUE(call().ok());
+    for (std::size_t i = 0; i < hanging; ++i) EXPECT_TRUE(call(std::chrono::seconds(3)).ok());
     std::vector<std::string> expected(hanging + 1, "scheduled");
     expected[0] = "ended";
     auto states = states_of(communicator, "one_shot");
+    EXPECT_TRUE(test::eventually([&] { return !communicator.failure().ok(); }));
+    failed.count_down();
     ASSERT_EQ(states.size(), expected.size());
     if (states[1] == "started") states[1] = "scheduled";  // as soon as its stamp has been seen
     EXPECT_EQ(states, expected);
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(15);
-    while (communicator.failure().ok() && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    EXPECT_FALSE(communicator.failure().ok());
     std::fill(expected.begin() + 1, expected.end(), "failed");
     EXPECT_EQ(closed_states_of(communicator, "one_shot"), expected);
   });
@@ -407,24 +406,21 @@ class Gate {
 // Kernels have deadlines once they run; a call whose stream stands before it has one, too.
 TEST_P(GpuCommunicator, ACallThatItsStreamHoldsUpReachesItsDeadline) {
   if (is_staged()) GTEST_SKIP() << "the host waits";
-  RanksOptions with = options();
-  with.timeout = std::chrono::seconds(2);
-  run_ranks(with, [&](Communicator& communicator) {
+  run_ranks(options(), [&](Communicator& communicator) {
     const auto device = device_of(communicator.rank());
     const TestStream stream(device);
     const auto memory = sys::cuda::Memory::allocate(device, 4096).value();
     auto* data = reinterpret_cast<void*>(memory.address());
-    const auto call = [&] {
-      return communicator.all_reduce(data, data, 64, DataType::float32, ReduceOperation::sum,
-                                     {.algorithm = "one_shot", .stream = stream.handle()});
+    const auto call = [&](std::chrono::nanoseconds timeout) {
+      return communicator.all_reduce(
+          data, data, 64, DataType::float32, ReduceOperation::sum,
+          {.algorithm = "one_shot", .timeout = timeout, .stream = stream.handle()});
     };
-    ASSERT_TRUE(call().ok());
+    ASSERT_TRUE(call(test::deadline_of_calls).ok());
     ASSERT_TRUE(stream.synchronize().ok());
     Gate gate(device, stream);
-    ASSERT_TRUE(call().ok());
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(15);
-    while (communicator.failure().ok() && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    ASSERT_TRUE(call(std::chrono::seconds(2)).ok());
+    test::eventually([&] { return !communicator.failure().ok(); });
     const Status status = communicator.failure();
     gate.open();
     ASSERT_FALSE(status.ok());
@@ -441,10 +437,8 @@ TEST_P(GpuCommunicator, ACallThatItsStreamHoldsUpReachesItsDeadline) {
 TEST_P(GpuCommunicator, ACallThatItsStreamHoldsUpOutlastsAPeerThatHasClosed) {
   if (is_staged()) GTEST_SKIP() << "the host waits";
   if (ranks() != 2) GTEST_SKIP() << "two ranks tell";
-  RanksOptions with = options();
-  with.timeout = std::chrono::seconds(60);
   std::latch closed(1);
-  run_ranks(with, [&](Communicator& communicator) {
+  run_ranks(options(), [&](Communicator& communicator) {
     const auto device = device_of(communicator.rank());
     const TestStream stream(device);
     const auto memory = sys::cuda::Memory::allocate(device, 4096).value();

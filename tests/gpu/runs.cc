@@ -7,6 +7,7 @@
 
 #include "base/str.h"
 #include "engine/gpu/copy_program.h"
+#include "support/eventually.h"
 #include "topo/placement.h"
 
 namespace unisono::test {
@@ -100,11 +101,10 @@ void expect_abort_is_told(Communicator& communicator, const TestStream& stream,
     EXPECT_TRUE(communicator.failure().error().aborted);
     return;
   }
-  for (int look = 0; look < 200 && communicator.failure().ok(); ++look) {
+  ASSERT_TRUE(eventually([&] {
     static_cast<void>(communicator.barrier());
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  ASSERT_FALSE(communicator.failure().ok());
+    return !communicator.failure().ok();
+  }));
   EXPECT_EQ(communicator.failure().error().peer, 0);
 }
 

@@ -15,6 +15,7 @@
 #include "base/fast_clock.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "support/eventually.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 
@@ -42,12 +43,12 @@ json::Value record_of(const Communicator& communicator) {
 // Looks at the record until it says what is waited for, and returns it.
 template <class Says>
 json::Value record_that(const Communicator& communicator, Says says) {
-  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(40);
-  for (;;) {
-    json::Value record = record_of(communicator);
-    if (says(record) || std::chrono::steady_clock::now() >= until) return record;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  json::Value record;
+  test::eventually([&] {
+    record = record_of(communicator);
+    return says(record);
+  });
+  return record;
 }
 
 // Whether all calls and messages, and so many replays, have ended. Who asks for a record while
@@ -75,9 +76,8 @@ class GpuStamps : public testing::TestWithParam<int> {
     if (devices == 0) GTEST_SKIP() << why;
     if (devices < GetParam()) GTEST_SKIP() << GetParam() << " ranks need as many devices";
   }
-  static RanksOptions options(std::chrono::seconds timeout) {
+  static RanksOptions options() {
     return {.ranks = GetParam(),
-            .timeout = timeout,
             .device = [](int rank) { return device_of(rank)->ordinal(); },
             .settings = {{"UNISONO_GPU_STAMPS", "1"}}};
   }
@@ -93,10 +93,12 @@ struct Rank {
         memory(sys::cuda::Memory::allocate(device, most_elements * sizeof(float)).value()) {}
 
   Status all_reduce(std::int64_t count, std::optional<Protocol> protocol = {},
-                    ReduceOperation operation = ReduceOperation::sum) {
+                    ReduceOperation operation = ReduceOperation::sum,
+                    std::chrono::nanoseconds timeout = {}) {
     auto* const data = reinterpret_cast<void*>(memory.address());
-    return communicator.all_reduce(data, data, count, DataType::float32, operation,
-                                   {.protocol = protocol, .stream = stream.handle()});
+    return communicator.all_reduce(
+        data, data, count, DataType::float32, operation,
+        {.protocol = protocol, .timeout = timeout, .stream = stream.handle()});
   }
 
   Communicator& communicator;
@@ -107,7 +109,7 @@ struct Rank {
 
 // Of whatever carries them: LL, LL128, bulk copies or the interpreter, with a division of its own.
 TEST_P(GpuStamps, ACallBeginsAndEndsWhenItsKernelDoes) {
-  run_ranks(options(std::chrono::seconds(20)), [](Communicator& communicator) {
+  run_ranks(options(), [](Communicator& communicator) {
     Rank rank(communicator);
     const std::int64_t before = steady_now_ns();
     for (const std::int64_t count : {std::int64_t{1}, std::int64_t{30'000}, most_elements})
@@ -140,7 +142,7 @@ TEST_P(GpuStamps, ACallBeginsAndEndsWhenItsKernelDoes) {
 
 // More messages than one kernel has room for come with another one.
 TEST_P(GpuStamps, MessagesBeginAndEndWhenTheirKernelDoes) {
-  run_ranks(options(std::chrono::seconds(20)), [](Communicator& communicator) {
+  run_ranks(options(), [](Communicator& communicator) {
     Rank rank(communicator);
     const int next = (communicator.rank() + 1) % communicator.size();
     const int last = (communicator.rank() + communicator.size() - 1) % communicator.size();
@@ -167,7 +169,7 @@ TEST_P(GpuStamps, MessagesBeginAndEndWhenTheirKernelDoes) {
 
 TEST_P(GpuStamps, EveryReplayOfAGraphHasItsEntry) {
   constexpr int replays = 5;
-  run_ranks(options(std::chrono::seconds(20)), [](Communicator& communicator) {
+  run_ranks(options(), [](Communicator& communicator) {
     Rank rank(communicator);
     const sys::cuda::Driver& driver = rank.device->driver();
     ASSERT_TRUE(rank.all_reduce(1000).ok());
@@ -202,53 +204,56 @@ TEST_P(GpuStamps, EveryReplayOfAGraphHasItsEntry) {
 }
 
 // The last rank makes no call: the others' first call has begun, and the next waits for its turn.
-TEST_P(GpuStamps, AHangIsStartedAndTheErrorSaysWhatItWaitsFor) {
-  for (const Protocol protocol : {Protocol::ll, Protocol::simple}) {
-    std::latch looked(GetParam() - 1);
-    std::atomic<int> ranks_that_waited = 0;
-    run_ranks(options(std::chrono::seconds(3)), [&](Communicator& communicator) {
-      Rank rank(communicator);
-      const int last = communicator.size() - 1;
-      ASSERT_TRUE(rank.all_reduce(64, protocol).ok());
-      ASSERT_TRUE(rank.stream.synchronize().ok());
-      if (communicator.rank() == last) {
-        looked.wait();
-        return;
-      }
-      EXPECT_TRUE(rank.all_reduce(64, protocol).ok());
-      EXPECT_TRUE(rank.all_reduce(64, protocol).ok());
-      const json::Value record = record_that(communicator, [](const json::Value& one) {
-        const auto& calls = one.find("collectives")->array();
-        return calls.size() > 1 && calls[1].find("started_ns") != nullptr;
-      });
-      const auto& calls = record.find("collectives")->array();
-      ASSERT_EQ(calls.size(), 3U);
-      EXPECT_EQ(calls[0].find("state")->string(), "ended");
-      EXPECT_EQ(calls[1].find("state")->string(), "started");
-      EXPECT_EQ(calls[2].find("state")->string(), "scheduled");
-      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(40);
-      while (communicator.failure().ok() && std::chrono::steady_clock::now() < until)
-        std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      looked.arrive_and_wait();
-      const json::Value after = record_that(communicator, [](const json::Value& one) {
-        return one.find("collectives")->array()[2].find("state")->string() == "failed";
-      });
-      for (const std::size_t i : {1U, 2U})
-        EXPECT_EQ(after.find("collectives")->array()[i].find("state")->string(), "failed");
-      EXPECT_NE(after.find("collectives")->array()[1].find("started_ns"), nullptr);
-      EXPECT_EQ(after.find("collectives")->array()[2].find("started_ns"), nullptr);
-      ASSERT_NE(after.find("failure"), nullptr);
-      // Others hear of it from the ranks that waited.
-      const std::string_view message = after.find("failure")->find("message")->string();
-      if (message.find("waited for") != std::string_view::npos) ++ranks_that_waited;
+// Returns how many ranks say what they waited for when that deadline has passed.
+int ranks_that_say_what_they_wait_for(const RanksOptions& options, Protocol protocol,
+                                      std::chrono::seconds deadline) {
+  std::latch looked(options.ranks - 1);
+  std::atomic<int> ranks_that_waited = 0;
+  run_ranks(options, [&](Communicator& communicator) {
+    Rank rank(communicator);
+    const int last = communicator.size() - 1;
+    ASSERT_TRUE(rank.all_reduce(64, protocol).ok());
+    ASSERT_TRUE(rank.stream.synchronize().ok());
+    if (communicator.rank() == last) {
+      looked.wait();
+      return;
+    }
+    for (int i = 0; i < 2; ++i)
+      EXPECT_TRUE(rank.all_reduce(64, protocol, ReduceOperation::sum, deadline).ok());
+    const json::Value record = record_that(communicator, [](const json::Value& one) {
+      const auto& calls = one.find("collectives")->array();
+      return calls.size() > 1 && calls[1].find("started_ns") != nullptr;
     });
-    EXPECT_GE(ranks_that_waited, 1);
-  }
+    EXPECT_TRUE(test::eventually([&] { return !communicator.failure().ok(); }));
+    looked.arrive_and_wait();
+    const auto& calls = record.find("collectives")->array();
+    ASSERT_EQ(calls.size(), 3U);
+    EXPECT_EQ(calls[0].find("state")->string(), "ended");
+    EXPECT_EQ(calls[1].find("state")->string(), "started");
+    EXPECT_EQ(calls[2].find("state")->string(), "scheduled");
+    const json::Value after = record_that(communicator, [](const json::Value& one) {
+      return one.find("collectives")->array()[2].find("state")->string() == "failed";
+    });
+    for (const std::size_t i : {1U, 2U})
+      EXPECT_EQ(after.find("collectives")->array()[i].find("state")->string(), "failed");
+    EXPECT_NE(after.find("collectives")->array()[1].find("started_ns"), nullptr);
+    EXPECT_EQ(after.find("collectives")->array()[2].find("started_ns"), nullptr);
+    ASSERT_NE(after.find("failure"), nullptr);
+    // Others hear of it from the ranks that waited.
+    const std::string_view message = after.find("failure")->find("message")->string();
+    if (message.find("waited for") != std::string_view::npos) ++ranks_that_waited;
+  });
+  return ranks_that_waited;
+}
+
+TEST_P(GpuStamps, AHangIsStartedAndTheErrorSaysWhatItWaitsFor) {
+  for (const Protocol protocol : {Protocol::ll, Protocol::simple})
+    EXPECT_GE(ranks_that_say_what_they_wait_for(options(), protocol, std::chrono::seconds(3)), 1);
 }
 
 // The last rank comes when the others have said, without stamps, what they wait for.
 TEST_P(GpuStamps, WhatThreadBlocksWaitForIsToldWhileTheyDo) {
-  RanksOptions without = options(std::chrono::seconds(60));
+  RanksOptions without = options();
   without.settings.clear();
   for (const Protocol protocol : {Protocol::ll, Protocol::ll128, Protocol::simple}) {
     SCOPED_TRACE(name(protocol));
@@ -294,7 +299,7 @@ TEST_P(GpuStamps, WhatThreadBlocksWaitForIsToldWhileTheyDo) {
 }
 
 TEST_P(GpuStamps, WithoutTheSettingThereAreNone) {
-  RanksOptions without = options(std::chrono::seconds(20));
+  RanksOptions without = options();
   without.settings.clear();
   run_ranks(without, [](Communicator& communicator) {
     Rank rank(communicator);

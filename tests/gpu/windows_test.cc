@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "gpu/runs.h"
+#include "support/eventually.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 
@@ -26,7 +27,7 @@ class GpuWindows : public testing::Test {
     const auto devices = usable_devices(&why);
     if (devices.size() < ranks_count) GTEST_SKIP() << "there are no four devices " << why;
   }
-  static RanksOptions options(std::chrono::nanoseconds timeout = std::chrono::seconds(20)) {
+  static RanksOptions options(std::chrono::nanoseconds timeout = test::deadline_of_calls) {
     return {.ranks = ranks_count,
             .timeout = timeout,
             .device = [](int rank) { return device_of(rank)->ordinal(); },
@@ -102,7 +103,7 @@ TEST_F(GpuWindows, PutsAreThereBehindTheirSignals) {
 }
 
 TEST_F(GpuWindows, AStreamsWaitForASignalEndsInTime) {
-  run_ranks(options(std::chrono::seconds(1)), [&](Communicator& communicator) {
+  run_ranks(options(), [&](Communicator& communicator) {
     if (communicator.rank() != 0) return;
     const TestStream stream(device_of(0));
     const SignalWait wait{.peer = 2};
@@ -110,12 +111,8 @@ TEST_F(GpuWindows, AStreamsWaitForASignalEndsInTime) {
         std::span(&wait, 1),
         {.stream = stream.handle(), .timeout = std::chrono::milliseconds(300)}));
     EXPECT_FINE(stream.synchronize());
-    Status failure = communicator.failure();
-    for (int look = 0; failure.ok() && look < 1000; ++look) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-      failure = communicator.failure();
-    }
-    ASSERT_FALSE(failure.ok());
+    ASSERT_TRUE(test::eventually([&] { return !communicator.failure().ok(); }));
+    const Status failure = communicator.failure();
     EXPECT_TRUE(failure.error().timed_out);
     EXPECT_EQ(failure.error().peer, 2) << failure.error().describe();
   });
