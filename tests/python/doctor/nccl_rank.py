@@ -1,8 +1,8 @@
 """A rank of a job that runs NCCL, as the profiler plugin sees it: `VERSION CALLS FOLDER` and RANK.
 
-Drives the plugin by ctypes with the offsets of NCCL's headers and ends CALLS all-reduces. When all
-ranks have, as files in FOLDER show, it begins one more, unless it is rank 2. It waits for the
-record, and is then killed: nothing is finalized.
+Drives the plugin by ctypes with the offsets of NCCL's headers, ends CALLS all-reduces, and begins
+one more, unless it is rank 2. Files in FOLDER keep the ranks together before both, so that no call
+takes long but the last one. It waits for the record, and is then killed: nothing is finalized.
 """
 
 from __future__ import annotations
@@ -89,20 +89,27 @@ class Plugin:
         return self.start(PROXY_OP, call, {24: struct.pack("<i", os.getpid())})
 
 
+def meet(folder: Path, what: str, rank: int, ranks: int) -> None:
+    """Waits until all ranks have come here."""
+    (folder / f"{what} {rank}").touch()
+    end = time.monotonic() + DEADLINE_SECONDS
+    while len(list(folder.glob(f"{what} *"))) < ranks and time.monotonic() < end:
+        time.sleep(0.002)
+
+
 def main() -> None:
     """Runs the rank."""
     version, calls, ready = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     plugin = Plugin(version, rank, ranks)
+    meet(ready, "begins", rank, ranks)
     for _ in range(calls):
         plugin.stop(plugin.child(plugin.all_reduce()))
-    (ready / str(rank)).touch()
-    end = time.monotonic() + DEADLINE_SECONDS
-    while len(list(ready.iterdir())) < ranks and time.monotonic() < end:
-        time.sleep(0.02)
+    meet(ready, "goes on", rank, ranks)
     if rank != 2:
         plugin.child(plugin.all_reduce())
     record = Path(os.environ["UNISONO_DUMP_DIRECTORY"], f"unisono-{COMMUNICATOR}-{rank}.json")
+    end = time.monotonic() + DEADLINE_SECONDS
     while not record.exists() and time.monotonic() < end:
         time.sleep(0.02)
     os.kill(os.getpid(), signal.SIGKILL)
