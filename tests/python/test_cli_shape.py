@@ -119,6 +119,7 @@ def test_sentences_are_broken_and_markup_is_shown_as_it_is() -> None:
         table.add_row("a", "b")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [
@@ -145,6 +146,7 @@ def test_json_goes_to_a_file_beside_the_tables_or_to_standard_output(
     assert type(json.loads(alone.stdout)) is type(json.loads(target.read_text()))
 
 
+@pytest.mark.slow
 def test_where_nothing_can_be_written_is_said_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for option in ("--json", "--html"):
@@ -234,6 +236,7 @@ def test_near_names_are_told_once_each(words: tuple[str, ...], hint: str) -> Non
     assert hint in done.stderr
 
 
+@pytest.mark.slow
 def test_a_misspelt_setting_is_warned_of_once_in_a_job(tmp_path: Path) -> None:
     wrong = "UNISONO_" + "TIMOUT"
     done = unisono_at(WIDTH, "explain", "barrier", "8", **{wrong: "3s"})
@@ -250,6 +253,7 @@ def test_a_misspelt_setting_is_warned_of_once_in_a_job(tmp_path: Path) -> None:
     assert unisono_at(WIDTH, "explain", "barrier", "8", UNISONO_TIMEOUT="3s").stderr == ""
 
 
+@pytest.mark.slow
 def test_options_of_mpirun_torchrun_and_nccl_tests_are_understood(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import os\nprint(os.environ['UNISONO_WORLD_SIZE'])\n")
@@ -273,6 +277,7 @@ def test_options_of_mpirun_torchrun_and_nccl_tests_are_understood(tmp_path: Path
     assert asked["iterations"] == 3
 
 
+@pytest.mark.slow
 def test_every_command_has_the_same_default_number_of_ranks(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import os\nprint(os.environ['UNISONO_WORLD_SIZE'])\n")
@@ -325,7 +330,10 @@ def test_help_lists_each_command_as_the_command_describes_itself() -> None:
         assert place.summary == (described.help or "").strip().split("\n")[0], name
 
 
-@pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".pdf", b"%PDF")])
+@pytest.mark.parametrize(
+    ("suffix", "begins"),
+    [(".png", b"\x89PNG"), pytest.param(".pdf", b"%PDF", marks=pytest.mark.slow)],
+)
 def test_a_picture_is_what_its_name_says(suffix: str, begins: bytes, tmp_path: Path) -> None:
     pytest.importorskip("cairosvg", reason="CairoSVG is not installed: pip install unisono[draw]")
     target = tmp_path / f"ring{suffix}"

@@ -94,7 +94,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("nodes", [1, 2])
+@pytest.mark.parametrize("nodes", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("case", CASES)
 def test_a_forked_process_leaves_the_ranks_alone(case, nodes, tmp_path, capfd):
     program = tmp_path / "rank.py"

@@ -70,6 +70,7 @@ def test_between_nodes_all_is_private_and_reported(tmp_path):
     assert reported == pytest.approx(measured["private"], rel=0.35, abs=2 * MIB)
 
 
+@pytest.mark.slow
 def test_the_report_is_what_the_processes_grew_by(tmp_path):
     measured = measured_on(1, tmp_path)
     # Each end reports what it receives; PSS halves each page that both ends have touched.
@@ -80,6 +81,7 @@ def test_the_report_is_what_the_processes_grew_by(tmp_path):
     assert measured["private"] < 1.5 * measured["other"] + 2 * MIB
 
 
+@pytest.mark.slow
 def test_the_bench_measures_and_keeps_the_limit(tmp_path):
     rows = tmp_path / "rows.json"
     outcome = launch(

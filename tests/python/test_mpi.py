@@ -66,6 +66,7 @@ def test_ranks_of_mpirun_find_each_other(launcher: str, tmp_path: Path) -> None:
     assert said == [f"rank {rank} of 3: 6" for rank in range(3)]
 
 
+@pytest.mark.slow
 def test_an_mpi_that_does_not_know_the_launcher_is_no_world_of_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

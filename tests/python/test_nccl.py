@@ -85,6 +85,7 @@ def expected(ranks: int) -> list[list]:
     ]
 
 
+@pytest.mark.slow
 def test_processes_meet_by_an_id_of_one_that_is_no_rank(rank_script, capfdbinary) -> None:
     # The inviting process must live until all have met, and have no settings of its own.
     inviting = textwrap.dedent(f"""
@@ -129,7 +130,7 @@ def test_processes_meet_where_nccl_comm_id_says(rank_script, capfdbinary) -> Non
     assert lines_of(capfdbinary.readouterr().out) == expected(2)
 
 
-@pytest.mark.parametrize("given", ["", "0"])
+@pytest.mark.parametrize("given", ["", pytest.param("0", marks=pytest.mark.slow)])
 def test_what_trains_compute_overlap_unless_told_otherwise(given, capfdbinary) -> None:
     outcome = launch(
         ["-c", "import os; print(os.environ['UNISONO_GPU_COMPUTE_OVERLAP'])"],
@@ -151,6 +152,7 @@ def has_driver() -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(has_driver(), reason="there is a CUDA driver here")
 def test_without_a_driver_init_says_so_and_the_rest_works(rank_script, capfdbinary) -> None:
     outcome = launch(

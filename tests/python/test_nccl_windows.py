@@ -94,7 +94,7 @@ def run(program: str, ranks: int, **environment: str) -> Outcome:
     )
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_processes_put_into_each_others_windows(ranks: int) -> None:
     outcome = run(PUTS, ranks)
     assert outcome.ok, outcome.message
@@ -108,11 +108,13 @@ def test_a_wait_for_signals_ends(capfdbinary: pytest.CaptureFixture[bytes]) -> N
     assert "signal" in said or "rank 1 aborted" in said or "rank 0 aborted" in said
 
 
+@pytest.mark.slow
 def test_ranks_with_one_key_meet() -> None:
     outcome = run(ENCRYPTION, 2, KEYS=",".join(["a key of many characters"] * 2))
     assert outcome.ok, outcome.message
 
 
+@pytest.mark.slow
 def test_ranks_with_different_keys_do_not(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     keys = "a key of many characters,another one of them"
     outcome = run(ENCRYPTION, 2, KEYS=keys, UNISONO_BOOTSTRAP_TIMEOUT="60s")

@@ -112,6 +112,7 @@ def test_ranks_talk_across_nodes_over_all_rails(tmp_path: Path, capfd) -> None:
     assert mine(os.getpid()) == []
 
 
+@pytest.mark.slow
 @needs_root
 def test_all_collectives_run_over_libfabric_between_nodes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd
@@ -232,7 +233,14 @@ def test_the_least_bytes_of_a_link_are_those_no_algorithm_can_save(collective, s
 
 
 @needs_root
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
 def test_nothing_is_left_when_its_maker_dies(number) -> None:
     program = (
         "import signal, time; from unisono.netbed import *\n"

@@ -267,6 +267,7 @@ PROCESSES = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_programs_are_registered_and_run_by_processes(tmp_path, capfd, nodes):
     tests = Path(__file__).parents[1]

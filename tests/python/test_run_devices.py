@@ -107,7 +107,14 @@ PROCESSES = """
 
 
 @pytest.mark.skipif(devices() == 0, reason="there is no CUDA device")
-@pytest.mark.parametrize(("ranks", "nodes"), [(2, 1), (4, 1), (4, 2)])
+@pytest.mark.parametrize(
+    ("ranks", "nodes"),
+    [
+        (2, 1),
+        pytest.param(4, 1, marks=pytest.mark.slow),
+        pytest.param(4, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_registered_programs_serve_calls_on_tensors(tmp_path, capfd, ranks, nodes):
     pytest.importorskip("torch")
     script = tmp_path / "ranks.py"

@@ -92,6 +92,7 @@ def test_a_cluster_s_ports_nics_and_uplinks_are_links():
     assert load_links("hgx_h200_4").ranks == 4
 
 
+@pytest.mark.slow
 def test_exact_synthesis_finds_the_known_optima_of_a_dgx_1():
     """SCCL's table: an all-gather of 2 steps, and one of 3 steps that uses all bandwidth."""
     pytest.importorskip("ortools")
@@ -179,6 +180,7 @@ def test_the_command_writes_a_plan(tmp_path):
         invoke("--cluster", "dgx_1", "--collective", "all_gathr")
 
 
+@pytest.mark.slow
 def test_the_command_shows_the_pareto_set():
     pytest.importorskip("ortools")
     shown = invoke("--cluster", "dgx_1", "--exact", "--chunks", 1, "--steps", 2, "--json", "-")

@@ -41,6 +41,7 @@ def unisono(*arguments: object, **environment: str) -> subprocess.CompletedProce
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_rows_have_no_gap_and_hold_what_the_simulator_chooses() -> None:
     cluster = load_cluster("dgx_h100")
     rows = tune(cluster, [4, 16], collectives=["all_reduce", "broadcast"],
@@ -124,6 +125,7 @@ def test_a_job_takes_the_plans_of_the_file_and_says_why(table: Path, tmp_path: P
         assert "dgx_h100, " in row["why"]
 
 
+@pytest.mark.slow
 def test_a_job_of_other_ranks_is_told_and_runs(table: Path, tmp_path: Path) -> None:
     program = tmp_path / "show.py"
     program.write_text(SHOW)
@@ -133,6 +135,7 @@ def test_a_job_of_other_ranks_is_told_and_runs(table: Path, tmp_path: Path) -> N
     assert done.stderr.count("has no row for 3 ranks on 1 node") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("variable", "complaint"),
     [("UNISONO_SELECTION_FILE", "UNISONO_SELECTION_FILE"), ("UNISONO_ALGORITHM", "differs")],
@@ -172,6 +175,7 @@ def test_command_lines_that_cannot_be_are_refused(
     assert not (tmp_path / "x.json").exists()
 
 
+@pytest.mark.slow
 def test_gpus_of_several_nodes_are_refused(tmp_path: Path) -> None:
     done = unisono("tune", "--cluster", "dgx_h100", "--ranks", "16", "--device", "cuda",
                    "-o", tmp_path / "x.json")  # fmt: skip
@@ -179,6 +183,7 @@ def test_gpus_of_several_nodes_are_refused(tmp_path: Path) -> None:
     assert "take the rows of --device cpu" in done.stderr
 
 
+@pytest.mark.slow
 def test_calls_on_gpus_take_the_rows_for_them(tmp_path: Path) -> None:
     path = tmp_path / "gpu.json"
     done = unisono("tune", "--cluster", "hgx_h200_4", "--ranks", 4, "--device", "cuda",

@@ -27,7 +27,7 @@ def run(version: int, folder: Path) -> Path:
         subprocess.Popen(
             [*command, str(version), str(CALLS), str(ready)],
             env={**os.environ, "RANK": str(rank), "WORLD_SIZE": str(RANKS),
-                 "UNISONO_DUMP_DIRECTORY": str(dumps), "UNISONO_TIMEOUT": "4s"},
+                 "UNISONO_DUMP_DIRECTORY": str(dumps), "UNISONO_TIMEOUT": "3s"},
         )
         for rank in range(RANKS)
     ]  # fmt: skip

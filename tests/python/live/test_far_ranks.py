@@ -39,6 +39,7 @@ def look(job: FarJob, rank: int, silent: set[str]) -> dict[str, Any]:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_one_host_shows_the_ranks_of_all(tmp_path: Path) -> None:
     with running_apart(tmp_path, 3, 2) as job:

@@ -217,7 +217,7 @@ PROGRAM = """
     x = np.ones(4096, np.float32)
     for _ in range(64):
         if comm.rank == 2:
-            time.sleep(0.1)  # Much longer than a busy scheduler makes the others late.
+            time.sleep(0.05)  # Much longer than a busy scheduler makes the others late.
         comm.all_reduce(x)
     large = np.ones(1 << 20, np.float32)
     for _ in range(8):
