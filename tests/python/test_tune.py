@@ -160,10 +160,16 @@ def test_ranks_with_other_tables_are_refused(
     ("arguments", "complaint"),
     [
         (["--ranks", "8"], "--ranks is 8; hgx_h200_4 has 4 places (1 x 4)"),
-        (["--ranks", "4", "--protocol", "fast"], "fast"),
-        (["--ranks", "4", "--collective", "barrier"], "barrier"),
-        (["--ranks", "4", "--min", "1MiB", "--max", "1KiB"], "--min is 1MiB"),
-        (["--ranks", "4", "--device", "tpu"], "tpu"),
+        pytest.param(["--ranks", "4", "--protocol", "fast"], "fast", marks=pytest.mark.slow),
+        pytest.param(
+            ["--ranks", "4", "--collective", "barrier"], "barrier", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            ["--ranks", "4", "--min", "1MiB", "--max", "1KiB"],
+            "--min is 1MiB",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(["--ranks", "4", "--device", "tpu"], "tpu", marks=pytest.mark.slow),
     ],
 )
 def test_command_lines_that_cannot_be_are_refused(

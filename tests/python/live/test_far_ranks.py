@@ -62,6 +62,7 @@ def test_one_host_shows_the_ranks_of_all(tmp_path: Path) -> None:
         assert found["processes"]["1"] == job.processes[1]
 
 
+@pytest.mark.slow
 @needs_namespaces
 def test_a_killed_rank_is_named_by_its_host(tmp_path: Path) -> None:
     with running_apart(tmp_path, 2, 2) as job:

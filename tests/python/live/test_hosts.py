@@ -67,6 +67,7 @@ def test_a_host_that_gives_none_is_named(tmp_path: Path, lines: str, said: str) 
     )
 
 
+@pytest.mark.slow
 def test_the_command_asks_by_the_shell(tmp_path: Path) -> None:
     # "unisono" of the other host is this one's.
     program = tmp_path / "unisono"

@@ -70,6 +70,7 @@ class Cells(HTMLParser):
         self.texts.setdefault(self._at, []).append(data)
 
 
+@pytest.mark.slow
 def test_a_browser_shows_who_is_stopped(tmp_path: Path) -> None:
     with running(tmp_path, 4) as job:
         os.kill(job.processes[1], signal.SIGSTOP)
