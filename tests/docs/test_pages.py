@@ -94,13 +94,13 @@ def run_page(text: str, folder: Path) -> int:
     return count
 
 
-# The pages that a newcomer reads first; the others are tested by tools/test --rest.
-FIRST_PAGES = ("README.md", "docs/tutorials/first-plan.md")
+# The page that a newcomer reads first; the others are tested by tools/test --rest.
+FIRST_PAGE = "README.md"
 PAGES = [
     pytest.param(
         path,
         id=(name := str(path.relative_to(ROOT))),
-        marks=[] if name in FIRST_PAGES else pytest.mark.slow,
+        marks=[] if name == FIRST_PAGE else pytest.mark.slow,
     )
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     if "```console" in path.read_text() and "decisions" not in path.parts
