@@ -20,6 +20,10 @@ WANTED = {
     "order": "deadlock across groups", "network": "network", "error": "GPU error",
 }  # fmt: skip
 FORMATS = ("nccl", "nccl_timed", "nccl_json", "gloo", "ncclx", "unisono")
+QUICK_FORMATS = ("gloo", "unisono")
+EVERY_FORMAT = [
+    one if one in QUICK_FORMATS else pytest.param(one, marks=pytest.mark.slow) for one in FORMATS
+]
 # What a format does not hold: the doctor has to abstain.
 SILENT = {
     **{(one, fault): "undecided" for one in FORMATS[:4] for fault in ("network", "error")},
@@ -37,7 +41,7 @@ def examine(folder: Path, seed: int, fault: str, format_: str, flat: bool = Fals
     return diagnose(read_files(write(simulate(seed, fault, flat=flat), folder, format_)))
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", EVERY_FORMAT)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_fault_and_its_rank_are_named(tmp_path: Path, fault: str, format_: str) -> None:
     for seed in seeds(3):
@@ -62,7 +66,7 @@ def test_the_fault_and_its_rank_are_named(tmp_path: Path, fault: str, format_: s
             assert found.missing == ranks
 
 
-@pytest.mark.parametrize("format_", FORMATS)
+@pytest.mark.parametrize("format_", EVERY_FORMAT)
 @pytest.mark.parametrize("fault", ["", "running", "slow"])
 def test_nobody_is_blamed_for_a_job_that_moves(tmp_path: Path, fault: str, format_: str) -> None:
     for seed in seeds(4):
