@@ -24,6 +24,7 @@ QUICK_FORMATS = ("gloo", "unisono")
 EVERY_FORMAT = [
     one if one in QUICK_FORMATS else pytest.param(one, marks=pytest.mark.slow) for one in FORMATS
 ]
+OTHER_FAULTS = [one for one in FAULTS if one != "size"]
 # What a format does not hold: the doctor has to abstain.
 SILENT = {
     **{(one, fault): "undecided" for one in FORMATS[:4] for fault in ("network", "error")},
@@ -189,7 +190,9 @@ def test_a_verdict_on_several_ranks_is_in_the_plural(tmp_path: Path) -> None:
     assert_well_written(found)
 
 
-@pytest.mark.parametrize("fault", ["", *FAULTS])
+@pytest.mark.parametrize(
+    "fault", ["", "size", *(pytest.param(one, marks=pytest.mark.slow) for one in OTHER_FAULTS)]
+)
 def test_verdicts_are_written_in_sentences(tmp_path: Path, fault: str) -> None:
     for format_ in FORMATS:
         for seed in seeds(2):
