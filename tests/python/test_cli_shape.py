@@ -48,11 +48,18 @@ def row(collective: str, algorithm: str, size: int, library: str = "unisono") ->
     return Row.of(case, 1, algorithm, "simple", 12345.678, 0, library)
 
 
+def quick_first(*cases: tuple) -> list:
+    """The cases of a table; all but the first are left to tools/test --rest."""
+    first, *others = cases
+    slow = (pytest.param(*one, marks=pytest.mark.slow) for one in others)
+    return [pytest.param(*first), *slow]
+
+
 @pytest.mark.parametrize(
     "words",
-    [
-        ("info",),
+    quick_first(*((words,) for words in [
         ("explain", "all_reduce", "1MiB", "-n", "64", "--nodes", "8"),
+        ("info",),
         ("explain", "reduce_scatter", "1MiB"),
         ("plan", "list"),
         ("plan", "verify", "ring_all_reduce", "--ranks", "4"),
@@ -61,7 +68,7 @@ def row(collective: str, algorithm: str, size: int, library: str = "unisono") ->
         ("simulate", "--clusters"),
         ("simulate", "all_gather", "--size", "1MiB,8MiB"),
         ("simulate", "--sources"),
-    ],
+    ])),
     ids=lambda words: " ".join(words[:2]),
 )  # fmt: skip
 def test_at_80_columns_nothing_is_cut_and_nothing_is_wider(words: tuple[str, ...]) -> None:
@@ -217,7 +224,7 @@ def test_gpus_are_as_nvidia_smi_tells_them(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("words", "hint"),
-    [
+    quick_first(
         (("bench", "all_reduce", "--algorithm", "rnig"), "did you mean ring?"),
         (("bench", "all_reduce", "--op", "smu"), "did you mean sum"),
         (("bench", "all_reduce", "--datatype", "flaot32"), "did you mean float32"),
@@ -227,7 +234,7 @@ def test_gpus_are_as_nvidia_smi_tells_them(tmp_path: Path, monkeypatch: pytest.M
         (("plan", "show", "ring_all_reduce", "--format", "mscclpp-json", "--target", "mscclp"),
          "did you mean mscclpp or msccl"),
         (("bnch",), "Did you mean 'bench'?"),
-    ],
+    ),
     ids=lambda value: value if isinstance(value, str) else None,
 )  # fmt: skip
 def test_near_names_are_told_once_each(words: tuple[str, ...], hint: str) -> None:

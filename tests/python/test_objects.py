@@ -44,11 +44,14 @@ def test_init_alone_is_a_world_of_one_rank() -> None:
     assert done.stdout == "0 1 7\n", done.stderr
 
 
+OTHER_VARIABLES = ["WORLD_SIZE", "SLURM_JOB_ID", "SLURM_PROCID", "PMI_RANK", "PMIX_RANK",
+                   "OMPI_COMM_WORLD_SIZE", "UNISONO_RANK"]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "variable",
-    ["RANK", "WORLD_SIZE", "SLURM_JOB_ID", "SLURM_PROCID", "PMI_RANK", "PMIX_RANK",
-     "OMPI_COMM_WORLD_SIZE", "UNISONO_RANK"],
-)  # fmt: skip
+    ["RANK", *(pytest.param(one, marks=pytest.mark.slow) for one in OTHER_VARIABLES)],
+)
 def test_under_half_a_launcher_init_says_what_is_missing(variable: str) -> None:
     done = alone("import unisono; unisono.init()", **{variable: "0"})
     assert done.returncode == 1
