@@ -1,102 +1,18 @@
 """`unisono chaos`: whole jobs in a simulated world where a seed decides what goes wrong."""
 
-import multiprocessing
 import os
 import time
-from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import asdict, dataclass, field
-from itertools import count, islice
+from dataclasses import asdict
+from functools import partial
+from itertools import count
 from typing import Annotated
 
 import typer
 from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from unisono import _unisono as native
+from unisono.cli.chaos_workers import MOST_STORIES, Found, Kind, play_all, play_seed
 from unisono.cli.output import Json, print_table, print_text, progress_console, put_json
 from unisono.errors import MisuseError
-
-# A worker plays so many seeds at a time, and after so many of these it makes room for another: a
-# rank that was killed keeps its memory, as it stood in the middle of using it.
-_SEEDS_A_TURN = 25
-_TURNS_A_WORKER = 10
-# Every so many seeds one is played twice, and must be the same run.
-_TWICE_EVERY = 16
-_MOST_STORIES = 3
-
-
-@dataclass(frozen=True)
-class _Kind:
-    """What all seeds have in common."""
-
-    ranks: int
-    nodes: int
-    operations: int
-    strikes: int
-
-
-@dataclass
-class _Found:
-    """What seeds came to, added up.
-
-    Attributes:
-        seeds: Played.
-        calls: That succeeded, over all ranks.
-        failures: Calls that ended in an error.
-        events: Of the simulated worlds.
-        virtual_seconds: That went by in them.
-        repeated: Seeds that were played twice.
-        places: Where a strike may come.
-        wrong: By seed, what did not hold.
-        stories: By seed, of the shortest failure.
-    """
-
-    seeds: int = 0
-    calls: int = 0
-    failures: int = 0
-    events: int = 0
-    virtual_seconds: float = 0.0
-    repeated: int = 0
-    places: set[str] = field(default_factory=set)
-    wrong: dict[int, list[str]] = field(default_factory=dict)
-    stories: dict[int, str] = field(default_factory=dict)
-
-    def add(self, other: "_Found") -> None:
-        self.seeds += other.seeds
-        self.calls += other.calls
-        self.failures += other.failures
-        self.events += other.events
-        self.virtual_seconds += other.virtual_seconds
-        self.repeated += other.repeated
-        self.places |= other.places
-        self.wrong |= other.wrong
-        self.stories |= other.stories
-
-
-def _be_quiet() -> None:
-    os.environ["UNISONO_LOG"] = "off"  # errors are what a worker provokes
-
-
-def _play(seeds: list[int], kind: _Kind) -> _Found:
-    found = _Found()
-    for seed in seeds:
-        twice = seed % _TWICE_EVERY == 0
-        shrinks = len(found.stories) < _MOST_STORIES
-        played = native.play_chaos(seed, **asdict(kind), twice=twice, shrinks=shrinks)
-        found.seeds += 1
-        found.calls += played.calls
-        found.failures += played.failures
-        found.events += played.events
-        found.virtual_seconds += played.seconds
-        found.repeated += twice
-        found.places.update(played.places)
-        wrong = list(played.wrong)
-        if not played.is_repeatable:
-            wrong.append("the seed gave another run the second time")
-        if wrong:
-            found.wrong[seed] = wrong
-            found.stories[seed] = played.story
-    return found
 
 
 def _parse_seeds(text: str) -> tuple[int, int | None]:
@@ -113,41 +29,8 @@ def _parse_seeds(text: str) -> tuple[int, int | None]:
     return first, int(end)
 
 
-def _turns(first: int, last: int | None) -> Iterator[list[int]]:
-    seeds = iter(range(first, last + 1) if last is not None else count(first))
-    while turn := list(islice(seeds, _SEEDS_A_TURN)):
-        yield turn
-
-
-def _play_all(
-    turns: Iterator[list[int]], kind: _Kind, jobs: int, until: float, progress: Progress
-) -> _Found:
-    found = _Found()
-    task = progress.add_task("seeds", total=None)
-    # Spawned, so that none has threads or locks of this process.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        jobs, context, initializer=_be_quiet, max_tasks_per_child=_TURNS_A_WORKER
-    ) as pool:
-        running: set[Future[_Found]] = set()
-        while True:
-            while len(running) < 2 * jobs and time.monotonic() < until:
-                turn = next(turns, None)
-                if turn is None:
-                    break
-                running.add(pool.submit(_play, turn, kind))
-            if not running:
-                return found
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for one in done:
-                found.add(one.result())
-            progress.update(
-                task, description=f"{found.seeds:,} seeds, {len(found.wrong)} went wrong"
-            )
-
-
-def _print(found: _Found, seconds: float) -> None:
-    for seed in sorted(found.stories)[:_MOST_STORIES]:
+def _print(found: Found, seconds: float) -> None:
+    for seed in sorted(found.stories)[:MOST_STORIES]:
         print_text(f"seed {seed}: {found.wrong[seed][0]}")
         print_text(found.stories[seed])
     columns = ["seeds", "went wrong", "calls", "failed calls", "places", "virtual s", "seeds/s"]
@@ -161,8 +44,16 @@ def chaos(
     seeds: Annotated[str, typer.Option(help="The seeds: A..B, one, or A.. with --hours.")] = (
         "1..100"
     ),
-    ranks: Annotated[int, typer.Option(min=1, max=64)] = 4,
-    nodes: Annotated[int, typer.Option(min=1, max=64, help="That the ranks are on.")] = 2,
+    ranks: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=64, help="Of a job. By default by turns 4 on 2 nodes, 8 on 2 and 8 on 3."
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="That the ranks are on; 2 where --ranks is given."),
+    ] = None,
     operations: Annotated[
         int, typer.Option(min=0, max=1000, help="Calls, messages, splits ... of a job.")
     ] = 20,
@@ -183,15 +74,23 @@ def chaos(
     first, last = _parse_seeds(seeds)
     if last is None and hours == 0:
         raise MisuseError(f"--seeds {seeds} has no end: write A..B, or say --hours")
-    if nodes > ranks:
-        raise MisuseError(f"--nodes {nodes}: {ranks} ranks can be on at most {ranks} nodes")
-    kind = _Kind(ranks, nodes, operations, strikes)
+    kind = Kind(ranks, nodes, operations, strikes)
+    fewest = kind.fewest_ranks()
+    if nodes is not None and nodes > fewest:
+        raise MisuseError(f"--nodes {nodes}: {fewest} ranks can be on at most {fewest} nodes")
     begun = time.monotonic()
     until = begun + hours * 3600 if hours > 0 else float("inf")
     columns = (TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=progress_console, transient=True) as progress:
+        task = progress.add_task("seeds", total=None)
+
+        def tell(found: Found) -> None:
+            so_far = f"{found.seeds:,} seeds, {len(found.wrong)} went wrong"
+            progress.update(task, description=so_far)
+
+        numbers = iter(range(first, last + 1)) if last is not None else count(first)
         workers = jobs or os.cpu_count() or 1
-        found = _play_all(_turns(first, last), kind, workers, until, progress)
+        found = play_all(numbers, partial(play_seed, kind=kind), workers, until, tell)
     seconds = time.monotonic() - begun
     values = {**asdict(found), "places": sorted(found.places), "seconds": seconds}
     if not put_json(json, values):
