@@ -1,7 +1,8 @@
-// Plays seeds of chaos on one core: chaos_bench FIRST LAST [RANKS [STRIKES [most wrong]]].
+// Plays seeds of chaos on one core: chaos_bench FIRST LAST [RANKS [STRIKES [most wrong [NODES]]]].
 //
 // Prints how many runs a second of processor time there are, each seed being run without and with
-// its strikes, and each seed that goes wrong; it ends after the first `most wrong` of them (1).
+// its strikes, and each seed that goes wrong, a single one with its story; it ends after the first
+// `most wrong` of them (1).
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +14,7 @@ using namespace unisono::chaos;
 
 int main(int count, char** arguments) {
   if (count < 3) {
-    std::fprintf(stderr, "chaos_bench FIRST LAST [RANKS [STRIKES [most wrong]]]\n");
+    std::fprintf(stderr, "chaos_bench FIRST LAST [RANKS [STRIKES [most wrong [NODES]]]]\n");
     return 2;
   }
   const auto number = [&](int place, std::uint64_t otherwise) {
@@ -24,7 +25,7 @@ int main(int count, char** arguments) {
   const std::uint64_t most_wrong = number(5, 1);
   const int ranks = static_cast<int>(number(3, 4));
   const Options options{.ranks = ranks,
-                        .nodes = ranks > 1 ? 2 : 1,
+                        .nodes = static_cast<int>(number(6, ranks > 1 ? 2 : 1)),
                         .operations = 20,
                         .strikes = static_cast<int>(number(4, 1))};
   setenv("UNISONO_LOG", "off", 1);
@@ -40,6 +41,7 @@ int main(int count, char** arguments) {
     ++wrong;
     std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed),
                 outcome.wrong.front().c_str());
+    if (first == last) std::fputs(story(scenario, outcome).c_str(), stdout);
     std::fflush(stdout);
   }
   const double seconds = static_cast<double>(std::clock()) / CLOCKS_PER_SEC;

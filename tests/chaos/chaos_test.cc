@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "chaos/data.h"
@@ -24,6 +25,13 @@ constexpr std::uint64_t seeds(std::uint64_t count) {
   return test::is_sanitized ? count / 10 : count;
 }
 
+// By turns as `unisono chaos` plays them: few ranks, and more on as many nodes and on more.
+Options shape_of(std::uint64_t seed) {
+  constexpr std::array shapes{std::pair(4, 2), std::pair(8, 2), std::pair(8, 3)};
+  const auto [ranks, nodes] = shapes[seed % shapes.size()];
+  return {.ranks = ranks, .nodes = nodes};
+}
+
 std::string story_of(std::uint64_t seed, const Options& options) {
   const Scenario scenario = scenario_of(seed, options);
   const Outcome outcome = play(scenario);
@@ -32,8 +40,11 @@ std::string story_of(std::uint64_t seed, const Options& options) {
 }
 
 TEST(Chaos, JobsThatNothingStrikesSucceed) {
-  for (std::uint64_t seed = 1; seed <= seeds(100); ++seed)
-    ASSERT_EQ(story_of(seed, {.strikes = 0}), "") << seed;
+  for (std::uint64_t seed = 1; seed <= seeds(100); ++seed) {
+    Options options = shape_of(seed);
+    options.strikes = 0;
+    ASSERT_EQ(story_of(seed, options), "") << seed;
+  }
 }
 
 TEST(Chaos, JobsOfEachSizeSucceed) {
@@ -47,7 +58,7 @@ TEST(Chaos, JobsOfEachSizeSucceed) {
 TEST(Chaos, WhatIsStruckIsBlamedAndTheOthersGoOn) {
   std::uint64_t failures = 0;
   for (std::uint64_t seed = 1; seed <= seeds(200); ++seed) {
-    const Scenario scenario = scenario_of(seed, {});
+    const Scenario scenario = scenario_of(seed, shape_of(seed));
     const Outcome outcome = play(scenario);
     failures += outcome.failures;
     ASSERT_TRUE(outcome.wrong.empty()) << story(scenario, outcome);
@@ -67,9 +78,18 @@ TEST(Chaos, SeedsThatOnceWentWrongPass) {
     ASSERT_EQ(story_of(seed, {}), "") << seed;
 }
 
+// A rank that leaves after a split while another's connection to it waits for its greeting; a call
+// and an exchange of others whose deadlines end together.
+TEST(Chaos, SeedsOfEightRanksThatOnceWentWrongPass) {
+  for (const std::uint64_t seed : {47203592, 47201857, 47203984})
+    ASSERT_EQ(story_of(seed, {.ranks = 8}), "") << seed;
+}
+
 TEST(Chaos, ASeedIsTheSameRunEachTime) {
   for (std::uint64_t seed = 1; seed <= seeds(50); ++seed) {
-    const Scenario scenario = scenario_of(seed, {.strikes = 2});
+    Options options = shape_of(seed);
+    options.strikes = 2;
+    const Scenario scenario = scenario_of(seed, options);
     const Outcome first = play(scenario);
     const Outcome second = play(scenario);
     EXPECT_EQ(first.hash, second.hash) << seed;
