@@ -43,18 +43,8 @@ SettingValues settings_of(const Scenario& scenario) {
           {"UNISONO_LL128_SLOT_BYTES", "4096"}};
 }
 
-// Whom an error of the group blames, by the number in the job.
-int in_job(const Error& error, const Communicator& group) {
-  if (!group.valid() || error.peer < 0 || error.peer >= group.size()) return error.peer;
-  return group.world_ranks()[static_cast<std::size_t>(error.peer)];
-}
-
 bool makes_communicators(std::string_view phase) {
   return phase == "init" || phase == "split" || phase == "shrink";
-}
-
-int members_index(const std::vector<int>& members, int rank) {
-  return static_cast<int>(std::ranges::find(members, rank) - members.begin());
 }
 
 Call call_of(const Operation& operation, int ranks, Buffers& buffers) {
@@ -143,6 +133,8 @@ void Rank::run() {
     if (auto status = group.communicator.destroy(); !status.ok())
       witness_.found_wrong(str("rank ", rank_, ": destroy: ", status.error().describe()));
   witness_.destroyed(rank_);
+  if (const auto wrong = canaries_.find_touched())
+    witness_.found_wrong(str("rank ", rank_, ": ", *wrong));
   groups_.clear();
   world = {};
   witness_.saw(rank_, "has ended");
@@ -179,6 +171,7 @@ void Rank::call(const Operation& operation, Communicator& group) {
   if (judge("call", describe(operation), group,
             [&] { return group.run(call_of(operation, group.size(), buffers)); }))
     check(operation, 0, group, buffers);
+  canaries_.keep(operation, std::move(buffers.output));
 }
 
 void Rank::calls_at_once(const Operation& operation, Communicator& group) {
@@ -209,10 +202,11 @@ void Rank::calls_at_once(const Operation& operation, Communicator& group) {
   });
   // Buffers stay until no call uses them.
   for (Work& work : works) static_cast<void>(work.wait());
-  if (!all) return;
-  if (ring) check(operation, ring->received == ring->wanted, ring->from);
-  for (int i = 0; i < operation.calls; ++i)
+  if (all && ring) check(operation, ring->received == ring->wanted, ring->from);
+  for (int i = 0; all && i < operation.calls; ++i)
     check(operation, i, group, buffers[static_cast<std::size_t>(i)]);
+  for (Buffers& one : buffers) canaries_.keep(operation, std::move(one.output));
+  if (ring) canaries_.keep(operation, std::move(ring->received));
 }
 
 void Rank::messages(const Operation& operation, Communicator& group) {
@@ -224,6 +218,7 @@ void Rank::messages(const Operation& operation, Communicator& group) {
         return work.wait();
       }))
     check(operation, ring->received == ring->wanted, ring->from);
+  canaries_.keep(operation, std::move(ring->received));
 }
 
 void Rank::split(const Operation& operation, Communicator& group) {
@@ -314,53 +309,6 @@ bool Rank::is_overlooked(int culprit) const {
   const auto killed_ns = witness_.killed_ns(culprit);
   return killed_ns && !witness_.has_timed_out() &&
          now_ns() - std::max(*killed_ns, begun_ns_) > found_dead_ns;
-}
-
-void Rank::leave_group(const Error& error, const Communicator& group) {
-  if ((error.kind == ErrorKind::misuse && may_be_refused_) || !group.valid()) return;
-  const auto is_of = [&](auto& known) { return known.second.communicator.id() == group.id(); };
-  const auto known = std::ranges::find_if(groups_, is_of);
-  if (known == groups_.end()) return;
-  if (known->first != 0) {
-    known->second.is_over = true;
-    return;
-  }
-  go_on_without(in_job(error, group));
-}
-
-void Rank::go_on_without(int culprit) {
-  Group& all = groups_[0];
-  const std::vector<int> members = all.communicator.world_ranks();
-  const int excluded = members_index(members, culprit);
-  if (culprit == rank_ || culprit < 0 || excluded == static_cast<int>(members.size()) ||
-      members.size() == 2) {
-    has_left_ = true;
-    return;
-  }
-  for (auto& [number, group] : groups_)
-    if (number != 0) group.is_over = true;
-  const Communicator before = all.communicator;
-  all.is_over = true;
-  Communicator made;
-  const std::vector<int> list{excluded};
-  const auto shrink = [&]() -> Status {
-    Communicator from = before;
-    UNISONO_ASSIGN(made, from.shrink(list));
-    return {};
-  };
-  // Some have come further than others.
-  const auto agree = [&]() -> Status {
-    const std::uint64_t own = number_ + 1;
-    return made.all_reduce(&own, &resumes_at_, 1, DataType::uint64, ReduceOperation::max);
-  };
-  if (judge("shrink", str("shrink without rank ", culprit), before, shrink) &&
-      judge("shrink", "agreement on where to go on", made, agree)) {
-    static_cast<void>(all.communicator.destroy());
-    all.communicator = std::move(made);
-    all.is_over = false;
-  } else {
-    has_left_ = true;
-  }
 }
 
 void Rank::check(const Operation& operation, int call, const Communicator& group,

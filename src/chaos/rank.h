@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "chaos/canaries.h"
 #include "chaos/scenario.h"
 #include "comm/bootstrap/job.h"
 
@@ -49,6 +50,9 @@ class Witness {
   virtual std::int64_t stood_still_ns(int rank) const = 0;
 };
 
+// Whom an error of the group blames, by the number in the job.
+int in_job(const Error& error, const Communicator& group);
+
 class Rank {
  public:
   Rank(const Scenario& scenario, int rank, comm::Surroundings surroundings, Witness& witness)
@@ -84,6 +88,8 @@ class Rank {
   void leave_group(const Error& error, const Communicator& group);
   // The ranks that remain make a communicator without the one that is to blame.
   void go_on_without(int culprit);
+  // Whether the seed asks for no second shrink, or it succeeded.
+  bool shrink_again(Communicator before, const std::vector<int>& excluded);
   void check(const Operation& operation, int call, const Communicator& group,
              const struct Buffers& buffers);
   void check(const Operation& operation, bool is_right, int sender);
@@ -94,6 +100,7 @@ class Rank {
   const comm::Surroundings surroundings_;
   Witness& witness_;
   std::map<int, Group> groups_;
+  Canaries canaries_;  // what calls could write to
   int splits_ = 0;
   std::int64_t begun_ns_ = 0;     // of what it judges
   std::uint64_t number_ = 0;      // of the operation that it is at

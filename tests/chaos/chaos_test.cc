@@ -9,6 +9,7 @@
 #include <array>
 #include <set>
 
+#include "chaos/canaries.h"
 #include "chaos/data.h"
 #include "support/quiet.h"
 #include "support/sanitized.h"
@@ -130,6 +131,18 @@ TEST(Chaos, AWrongResultIsSeen) {
   EXPECT_FALSE(check(operation, 0, members, 1, buffers));
   buffers.output[7] ^= std::byte{1};
   EXPECT_TRUE(check(operation, 0, members, 1, buffers));
+}
+
+TEST(Chaos, AWriteAfterTheEndOfACallIsSeen) {
+  Canaries canaries;
+  for (std::size_t bytes = 0; bytes < 3; ++bytes) {
+    std::vector<std::byte> output(bytes, std::byte{1});
+    std::byte* const late = output.data();
+    canaries.keep({.count = 7}, std::move(output));
+    EXPECT_EQ(canaries.find_touched(), std::nullopt);
+    if (bytes == 2) late[1] = std::byte{2};
+  }
+  EXPECT_NE(canaries.find_touched().value_or("").find("byte 1 of 2"), std::string::npos);
 }
 
 TEST(Chaos, AStoryIsShrunkToWhatItNeeds) {
