@@ -18,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 ISOLATION = Path(__file__).resolve().parent / "isolation"
 # Both builds are measured by the same bench: what the gate's own checkout has.
 SHARED_BENCH = ("bench/call_bench.cc", "bench/processes.h")
+# The published ratios are to NCCL without NVLink multicast, which not every machine permits.
+NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 
 
 class GateError(Exception):
@@ -52,7 +54,7 @@ class Build:
 
     def environment(self) -> dict[str, str]:
         """The variables with which Python imports this build."""
-        return os.environ | {"PYTHONPATH": f"{ISOLATION}:{self.site}"}
+        return NO_MULTICAST | os.environ | {"PYTHONPATH": f"{ISOLATION}:{self.site}"}
 
 
 def git(*words: str, repository: Path | None = None) -> str:

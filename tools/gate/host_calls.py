@@ -25,6 +25,7 @@ from repeats import must_guess_again, plan_repeats
 
 BUDGET_SECONDS = 0.1
 GUESSES = 3
+BARRIERS = 5
 
 
 def call_of(comm: unisono.Communicator, collective: str, size: int) -> Callable[[], object]:
@@ -65,7 +66,7 @@ class Timer:
         return self.slowest(time.perf_counter() - began)
 
     def call_us(self, call: Callable[[], object]) -> float:
-        barrier = self.row(self._comm.barrier, 3) / 3
+        barrier = min(self.row(self._comm.barrier, 1) for _ in range(BARRIERS))
         calls = 1
         for _ in range(GUESSES):
             row = self.row(call, calls)

@@ -15,7 +15,7 @@ from unisono.communicator import Communicator
 # Guards on either side of every output catch writes that miss it; as long as a cache line.
 _GUARD_BYTES = 64
 _POISON = 0xA5
-_TIMED_BARRIERS = 3
+_TIMED_BARRIERS = 5
 # Rows of calls before the repeats, to learn what a call takes.
 _MAX_GUESSES = 3
 
@@ -160,11 +160,14 @@ def _row_seconds(communicator: Communicator, call: native.Call, calls: int) -> f
 
 
 def _barrier_seconds(communicator: Communicator) -> float:
+    """The least of several: where other programs run, single barriers take much longer."""
+    seconds = []
     communicator.barrier()
-    started = time.perf_counter()
     for _ in range(_TIMED_BARRIERS):
+        started = time.perf_counter()
         communicator.barrier()
-    return (time.perf_counter() - started) / _TIMED_BARRIERS
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
 
 
 def _slowest(communicator: Communicator, seconds: float) -> float:
