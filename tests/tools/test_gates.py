@@ -19,11 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools" / "gate"))
 
 import builds  # noqa: E402
-import cpu_parts  # noqa: E402
 import gate  # noqa: E402
-import gpu_parts  # noqa: E402
 from builds import Build, GateError  # noqa: E402
-from parts import Context, Measured, Part, lines_of  # noqa: E402
+from parts import Context, Measured, Part  # noqa: E402
 from store import AFTER, BEFORE, Run, Store  # noqa: E402
 from summary import PASSED, SLOWER, UNFINISHED, WRONG, report, to_run, wanted_turns  # noqa: E402
 
@@ -239,26 +237,6 @@ def test_a_part_of_tests_runs_once_on_the_second_build(tmp_path: Path) -> None:
     assert report([tests], store, {}) == (["one: passed"], PASSED)
 
 
-def test_the_gpu_gate_has_the_parts_that_contributors_are_told_of() -> None:
-    names = [one.name for one in gpu_parts.PARTS]
-    assert names == [
-        "tests-build", "tests-data", "tests-alone", "tests-pytorch", "graphs", "eager",
-        "pytorch-graphs", "pytorch-eager", "messages", "ddp", "fsdp", "interference", "faults",
-    ]  # fmt: skip
-    out = {one.name for one in gpu_parts.PARTS if gate.refusal(one, gpus=1)}
-    assert out == {"messages", "interference", "faults"}
-    assert not [one.name for one in gpu_parts.PARTS if gate.refusal(one, gpus=2)]
-    assert len([one for one in gpu_parts.PARTS if gate.refusal(one, gpus=0)]) == len(names)
-
-
-def test_the_cpu_gate_has_calls_sockets_training_start_and_memory() -> None:
-    names = [one.name for one in cpu_parts.PARTS]
-    assert names == [
-        "calls", "gather", "messages", "sockets-2x1-small", "sockets-2x1-large",
-        "sockets-8x1-small", "sockets-8x1-large", "ddp", "start", "memory",
-    ]  # fmt: skip
-
-
 def test_parts_are_chosen_by_name_and_a_wrong_name_is_answered_with_all() -> None:
     both = [part(Bench()), replace(part(Bench(), "two"), least_gpus=2)]
     out = {"two": gate.refusal(both[1], 1)}
@@ -269,11 +247,6 @@ def test_parts_are_chosen_by_name_and_a_wrong_name_is_answered_with_all() -> Non
     with pytest.raises(GateError, match="two needs 2 GPUs, not 1"):
         gate.choose(both, ["two"], out)
     assert report(both[1:], Store(Path()), out)[0] == ["two: left out, needs 2 GPUs, not 1"]
-
-
-def test_the_lines_of_the_benches_are_read() -> None:
-    text = "2 ranks\nall_gather 65536 B     4.951 us\nstep         2 ranks     1234.5 us\n"
-    assert lines_of(text) == {"all_gather 65536 B": 4.951, "step 2 ranks": 1234.5}
 
 
 def git(place: Path, *words: str) -> str:
