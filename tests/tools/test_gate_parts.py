@@ -5,6 +5,9 @@ Programs are not run: what they would have written is given.
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +21,7 @@ sys.path.insert(0, str(ROOT / "tools" / "gate"))
 import cpu_parts  # noqa: E402
 import gate  # noqa: E402
 import gpu_parts  # noqa: E402
+import parts  # noqa: E402
 from builds import Build, GateError  # noqa: E402
 from parts import Context, Measured, lines_of  # noqa: E402
 
@@ -120,3 +124,18 @@ def test_a_program_that_fails_or_does_not_end_is_told_with_its_output(tmp_path: 
     sleeps = [sys.executable, "-c", "import time; time.sleep(1000)"]
     with pytest.raises(GateError, match="did not end within 1 s"):
         replace(FOREVER, deadline=0.0).run(sleeps, build, tmp_path)
+
+
+def test_a_launcher_that_is_ended_takes_its_ranks_with_it(tmp_path: Path) -> None:
+    # The rank holds the pipe's end, which closes when it ends.
+    read, write = os.pipe()
+    launcher = f"import os, time; os.fork(); os.write({write}, b'x'); time.sleep(1000)"
+    program = subprocess.Popen(
+        [sys.executable, "-c", launcher], pass_fds=[write], start_new_session=True
+    )
+    os.close(write)
+    with open(read, "rb") as pipe:  # noqa: PTH123
+        assert pipe.read(2) == b"xx"
+        parts.end_group(program)
+        assert pipe.read() == b""
+    assert program.returncode == -signal.SIGTERM

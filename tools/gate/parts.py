@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
@@ -19,6 +22,7 @@ from call_turns import LINE
 GATE = Path(__file__).resolve().parent
 SHOWN = 1500
 LONGEST_RUN = 900.0
+PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -55,17 +59,12 @@ class Context:
             GateError: It failed, or the gate's time was over.
         """
         left = min(LONGEST_RUN, max(1.0, self.deadline - time.monotonic()))
-        try:
-            done = subprocess.run(
-                command, cwd=place, env=build.environment(), capture_output=True, text=True,
-                timeout=left, check=False,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            raise GateError(f"{words(command)} did not end within {left:.0f} s") from None
-        if done.returncode != 0:
-            said = (done.stdout + done.stderr)[-SHOWN:]
-            raise GateError(f"{words(command)} exited with {done.returncode}: {said}")
-        return done.stdout
+        code, out = run_group(command, place, build.environment(), left)
+        if code is None:
+            raise GateError(f"{words(command)} did not end within {left:.0f} s")
+        if code != 0:
+            raise GateError(f"{words(command)} exited with {code}: {out[-SHOWN:]}")
+        return out
 
     def json(self, command: Sequence[str], build: Build) -> Any:
         """What a program writes to the file that is its last argument."""
@@ -99,6 +98,41 @@ class Part:
     least_gpus: int = 0
     needs: tuple[str, ...] = ()
     is_test: bool = False
+
+
+def run_group(
+    command: Sequence[str], place: Path, environment: Mapping[str, str], seconds: float
+) -> tuple[int | None, str]:
+    """The exit code of a program and its output; None where it did not end in time.
+
+    A launcher that is ended takes the ranks of its process group with it.
+    """
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        subprocess.Popen(
+            command, cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        ) as program,
+    ):  # fmt: skip
+        code = None
+        try:
+            code = program.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            if code is None:
+                end_group(program)
+        output.seek(0)
+        return code, output.read()
+
+
+def end_group(program: subprocess.Popen[bytes]) -> None:
+    """Asks a program and its group to end, and then ends them."""
+    for number, patience in ((signal.SIGTERM, PATIENCE), (signal.SIGKILL, None)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(program.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            program.wait(patience)
 
 
 def words(command: Sequence[str]) -> str:
