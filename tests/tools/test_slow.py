@@ -79,5 +79,19 @@ def test_the_report_says_what_is_slow(reports: Path) -> None:
     ]
 
 
+def test_a_list_of_what_is_slow_can_be_printed(reports: Path) -> None:
+    gtest_report(reports, "pot_test", Pot__Boils=9, Pot__Cools=5.5, Pot__Pours=1)
+    assert slow.entries(reports, junit_report(reports, test_sips=6)) == [
+        "most = 3",
+        "",
+        "[cpp]",
+        '"pot_test: Pot.Boils" = 9.0',
+        '"pot_test: Pot.Cools" = 5.5',
+        "",
+        "[python]",
+        '"tests/python/test_tea.py::test_sips" = 6.0',
+    ]
+
+
 def test_the_list_can_be_read() -> None:
     assert all(seconds > 0 for seconds in slow.read_list().values())

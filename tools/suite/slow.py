@@ -1,6 +1,7 @@
 """Tests that take long, from a run's reports, against tests/slow_tests.toml.
 
-    tools/suite/slow.py [--build BUILD]    exits with 1 if a test is slow and not on the list
+    python tools/suite/slow.py [--build BUILD]    exits with 1 if a test is slow and not on the list
+    python tools/suite/slow.py --entries          prints the list that the last run would have
 
 A C++ test is listed as `program: Suite.Name`, a Python test as `file::name`, both without their
 parameters: the slowest counts. The list says how many seconds each takes on an idle machine, so
@@ -105,12 +106,26 @@ def report(
     ]
 
 
+def entries(results_folder: Path, junit_files: Iterable[Path]) -> list[str]:
+    """The lines of a list of all tests over the limit: on an idle machine, those of the file."""
+    seconds = measured(results_folder, junit_files)
+    slow = sorted(name for name, taken in seconds.items() if taken > LIMIT_SECONDS)
+    cpp = [f'"{name}" = {seconds[name]:.1f}' for name in slow if "::" not in name]
+    python = [f'"{name}" = {seconds[name]:.1f}' for name in slow if "::" in name]
+    return [f"most = {len(slow)}", "", "[cpp]", *cpp, "", "[python]", *python]
+
+
 def main() -> int:
     """Prints the report of the last run."""
     parser = argparse.ArgumentParser(description="Tests that take long, in the last run's reports.")
     parser.add_argument("--build", type=Path, default=ROOT / "build", help="the build folder")
-    build = parser.parse_args().build
+    parser.add_argument("--entries", action="store_true", help="print what could be listed")
+    arguments = parser.parse_args()
+    build = arguments.build
     results, files = build / "test" / "results", sorted((build / "logs").glob("*.xml"))
+    if arguments.entries:
+        print(*entries(results, files), sep="\n")
+        return 0
     listed = read_list()
     print(*report(results, files, listed), sep="\n")
     return 1 if over_limit(results, files, listed) else 0
