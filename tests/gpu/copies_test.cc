@@ -12,6 +12,7 @@
 #include "engine/gpu/messages.h"
 #include "gpu/runs.h"
 #include "support/emulated_device.h"
+#include "support/eventually.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 
@@ -131,7 +132,7 @@ TEST_P(GpuGroups, OfMessagesArrive) {
                       ? engine::gpu::make_copied_messages(groups[r], rank, resources)
                       : engine::gpu::make_messages(groups[r], rank, 2, 0, resources);
       executions.push_back(std::move(made).value());
-      arguments[r] = {.stream = cluster.stream(rank).handle(), .timeout_ns = 5'000'000'000};
+      arguments[r] = {.stream = cluster.stream(rank).handle(), .timeout_ns = 120'000'000'000};
     }
     ASSERT_TRUE(cluster.launch(executions, arguments, {0, 1}).ok());
     ASSERT_TRUE(cluster.synchronize().ok());
@@ -275,7 +276,7 @@ TEST_F(GpuCopies, WhatIsSentToAnotherDeviceNeedsNoMultiprocessor) {
                                                  .count = count,
                                                  .type = DataType::uint8,
                                                  .stream = cluster.stream(rank).handle(),
-                                                 .timeout_ns = 20'000'000'000};
+                                                 .timeout_ns = 120'000'000'000};
   }
   ASSERT_TRUE(cluster.launch(executions, arguments, {0, 1}).ok());
   ASSERT_TRUE(cluster.synchronize().ok());
@@ -310,7 +311,7 @@ TEST_F(GpuCopies, WhatIsSentToAnotherDeviceNeedsNoMultiprocessor) {
 class GpuZeroSm : public GpuCopies {
  protected:
   static RanksOptions options() {
-    return {.ranks = 2, .timeout = std::chrono::seconds(20), .device = [](int rank) {
+    return {.ranks = 2, .timeout = test::deadline_of_calls, .device = [](int rank) {
               return device_of(rank)->ordinal();
             }};
   }

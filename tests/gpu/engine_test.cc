@@ -304,7 +304,7 @@ std::vector<std::vector<float>> sums_of(GpuCluster& cluster, const algorithm::En
                          .count = count,
                          .type = type,
                          .stream = cluster.stream(static_cast<int>(r)).handle(),
-                         .timeout_ns = 20'000'000'000});
+                         .timeout_ns = 120'000'000'000});
   }
   EXPECT_TRUE(cluster.launch(executions, arguments, cluster.all_ranks()).ok());
   EXPECT_TRUE(cluster.synchronize().ok());

@@ -125,7 +125,7 @@ class GpuExchanges : public testing::Test {
                            .operation = one.operation,
                            .is_on_stream = true,
                            .stream = cluster.stream(rank).handle(),
-                           .timeout_ns = 20'000'000'000,
+                           .timeout_ns = 120'000'000'000,
                            .max_sms = one.max_sms});
     }
     // Nobody reaches a peer's buffers in the first call, some do in the second, all in the third.

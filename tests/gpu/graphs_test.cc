@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/str.h"
+#include "support/eventually.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 
@@ -131,7 +132,7 @@ class GpuGraphs : public testing::TestWithParam<std::size_t> {
   }
   RanksOptions options() const {
     return {.ranks = std::min(devices_, 4),
-            .timeout = std::chrono::seconds(10),
+            .timeout = test::deadline_of_calls,
             .device = [](int rank) { return device_of(rank)->ordinal(); }};
   }
   // Of the communicator and of children of its; memory is freed when all ranks are through.
@@ -301,7 +302,7 @@ TEST_P(GpuGraphs, EveryModeOfCaptureTakesAFirstCall) {
 TEST(GpuOneDevice, ServesTwoRanks) {
   std::string why;
   if (usable_devices(&why).empty()) GTEST_SKIP() << why;
-  const RanksOptions options{.ranks = 2, .timeout = std::chrono::seconds(10), .device = [](int) {
+  const RanksOptions options{.ranks = 2, .timeout = test::deadline_of_calls, .device = [](int) {
                                return device_of(0)->ordinal();
                              }};
   run_ranks(options, [](Communicator& communicator) {

@@ -100,7 +100,7 @@ std::string MessageGroups::run(const Shape& shape, int calls, bool is_graph) {
     if (!made.ok()) return made.error().describe();
     executions.push_back(std::move(made).value());
     arguments[rank].stream = cluster_.stream(r).handle();
-    arguments[rank].timeout_ns = 20'000'000'000;
+    arguments[rank].timeout_ns = 120'000'000'000;
   }
   std::vector<sys::cuda::GraphExecHandle*> graphs;
   // The first call makes the connections, which a capture cannot.

@@ -12,6 +12,7 @@
 #include "plan/json.h"
 #include "plan/text.h"
 #include "plan/zero_copy.h"
+#include "support/eventually.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 
@@ -161,7 +162,7 @@ TEST_P(GpuOneSided, RegisteredPlansGiveTheHostEnginesBits) {
   for (const Protocol protocol : {Protocol::simple, Protocol::ll, Protocol::ll128}) {
     const std::vector<std::string> texts = plans(protocol);
     run_ranks({.ranks = ranks,
-               .timeout = std::chrono::seconds(30),
+               .timeout = test::deadline_of_calls,
                .device = [&](int rank) { return device_of(rank)->ordinal(); },
                .settings = settings()},
               [&](Communicator& communicator) {
@@ -243,7 +244,7 @@ TEST_P(GpuOneSided, APlanOfMoreSlotsThanTheGpuHasRunsInHostMemoryAlone) {
   SettingValues two_slots = settings();
   two_slots.emplace_back("UNISONO_GPU_SLOTS", "2");
   run_ranks({.ranks = ranks,
-             .timeout = std::chrono::seconds(30),
+             .timeout = test::deadline_of_calls,
              .device = [&](int rank) { return device_of(rank)->ordinal(); },
              .settings = two_slots},
             [&](Communicator& communicator) {

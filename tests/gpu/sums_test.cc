@@ -62,7 +62,7 @@ TEST(GpuSums, OfNarrowFloatsAreTheHostsBitForBit) {
                              .type = type,
                              .operation = operation,
                              .stream = cluster.stream(rank).handle(),
-                             .timeout_ns = 20'000'000'000});
+                             .timeout_ns = 120'000'000'000});
       }
       ASSERT_TRUE(cluster.launch(executions, arguments, cluster.all_ranks()).ok());
       ASSERT_TRUE(cluster.synchronize().ok());

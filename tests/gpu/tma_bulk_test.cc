@@ -386,11 +386,12 @@ TEST_F(GpuBulk, ARankSaysThatItWaitsForTheOthersBuffers) {
                                                  .count = 64 * 1000,
                                                  .type = DataType::int32,
                                                  .stream = cluster.stream(rank).handle(),
-                                                 .timeout_ns = 100'000'000,
+                                                 .timeout_ns = 120'000'000'000,
                                                  .max_sms = 2};
   // Connections are made by both.
   ASSERT_TRUE(cluster.launch(*executions, arguments, {0, 1}).ok());
   ASSERT_TRUE(cluster.synchronize().ok());
+  arguments[0].timeout_ns = 100'000'000;
   ASSERT_TRUE(cluster.launch(*executions, arguments, {0}).ok());
   ASSERT_TRUE(cluster.stream(0).synchronize().ok());
   const Status failure = cluster.engine(0).failure();

@@ -16,6 +16,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "gpu/runs.h"
+#include "support/eventually.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 #include "sys/cuda/share.h"
@@ -214,7 +215,7 @@ class GpuZeroCopy : public testing::Test {
   }
   static test::RanksOptions two_ranks() {
     return {.ranks = 2,
-            .timeout = std::chrono::seconds(20),
+            .timeout = test::deadline_of_calls,
             .device = [](int rank) { return device_of(rank)->ordinal(); },
             .settings = messages_from_1_kib};
   }

@@ -12,6 +12,7 @@
 #include "gpu/runs.h"
 #include "support/carried.h"
 #include "support/emulated_device.h"
+#include "support/eventually.h"
 #include "support/gpu_cluster.h"
 #include "support/ranks.h"
 
@@ -120,7 +121,7 @@ TEST_F(GpuZeroCopyTransfers, ACallThatNotAllRanksCaptureIsRefused) {
                                                  .count = count,
                                                  .type = DataType::uint8,
                                                  .stream = cluster.stream(rank).handle(),
-                                                 .timeout_ns = 5'000'000'000};
+                                                 .timeout_ns = 120'000'000'000};
   }
   ASSERT_TRUE(cluster.launch(executions, arguments, {0, 1}).ok());
   ASSERT_TRUE(cluster.synchronize().ok());
@@ -148,7 +149,7 @@ TEST_F(GpuZeroCopyTransfers, ASenderSaysThatItWaitsForTheDestination) {
   auto* data = reinterpret_cast<void*>(memory.address());
   std::vector<engine::Arguments> arguments(2);
   // A group is made for one call.
-  const auto make_group = [&] {
+  const auto make_group = [&](std::int64_t timeout_ns) {
     GpuCluster::Executions executions;
     for (int rank = 0; rank < 2; ++rank) {
       const Message message{.is_send = rank == 0,
@@ -160,17 +161,17 @@ TEST_F(GpuZeroCopyTransfers, ASenderSaysThatItWaitsForTheDestination) {
                                                                        cluster.resources(rank)))
                                .value());
       arguments[static_cast<std::size_t>(rank)] = {.stream = cluster.stream(rank).handle(),
-                                                   .timeout_ns = 100'000'000};
+                                                   .timeout_ns = timeout_ns};
     }
     return executions;
   };
-  GpuCluster::Executions first = make_group();
+  GpuCluster::Executions first = make_group(120'000'000'000);
   ASSERT_TRUE(cluster.launch(first, arguments, {0, 1}).ok());
   ASSERT_TRUE(cluster.synchronize().ok());
-  GpuCluster::Executions second = make_group();
+  GpuCluster::Executions second = make_group(100'000'000);
   const auto graphs = cluster.capture(second, arguments).value();
   ASSERT_TRUE(cluster.launch_graphs({graphs[0]}).ok());
-  const auto until = std::chrono::steady_clock::now() + milliseconds(5000);
+  const auto until = std::chrono::steady_clock::now() + patience;
   const auto is_over = [&] {
     const sys::cuda::Current current(device);
     return device.driver().stream_query(cluster.stream(0).handle()) != sys::cuda::driver_not_ready;
@@ -197,7 +198,7 @@ TEST_F(GpuZeroCopyTransfers, CallsOfACommunicatorDeliverWhetherHostsKeepUpOrNot)
     return devices[static_cast<std::size_t>(rank) % devices.size()];
   };
   const RanksOptions options{.ranks = 2,
-                             .timeout = std::chrono::seconds(20),
+                             .timeout = test::deadline_of_calls,
                              .device = [&](int rank) { return device_of(rank)->ordinal(); }};
   run_ranks(options, [&](Communicator& communicator) {
     const auto device = device_of(communicator.rank());
