@@ -9,8 +9,6 @@
 
 namespace {
 
-constexpr std::int64_t ns_per_s = 1'000'000'000;
-constexpr std::int64_t ns_per_look = 1000;
 constexpr std::int64_t system_runs = -1;
 
 // Relaxed: a time orders nothing else.
@@ -20,10 +18,12 @@ std::atomic<std::int64_t> counted_ns{system_runs};
 
 // In the C library's place: std::chrono::steady_clock reads the time here.
 extern "C" int clock_gettime(clockid_t clock, timespec* out) noexcept {
+  constexpr std::int64_t second_ns = 1'000'000'000;
+  constexpr std::int64_t look_ns = 1000;
   if (clock != CLOCK_MONOTONIC || counted_ns.load(std::memory_order_relaxed) == system_runs)
     return static_cast<int>(syscall(SYS_clock_gettime, clock, out));
-  const std::int64_t now = counted_ns.fetch_add(ns_per_look, std::memory_order_relaxed);
-  *out = {.tv_sec = now / ns_per_s, .tv_nsec = now % ns_per_s};
+  const std::int64_t now = counted_ns.fetch_add(look_ns, std::memory_order_relaxed);
+  *out = {.tv_sec = now / second_ns, .tv_nsec = now % second_ns};
   return 0;
 }
 
