@@ -203,6 +203,7 @@ METHODS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", METHODS)
 def test_any_arguments_of_methods_are_answered(name):
     thing, method = METHODS[name]

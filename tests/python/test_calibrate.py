@@ -58,6 +58,7 @@ def points(file_of: Cluster) -> list[Measurement]:
     return [replace(one, time_us=predictor.time_us(one)) for one in cases]
 
 
+@pytest.mark.slow
 def test_numbers_come_back_from_the_times_that_they_make() -> None:
     slower = {"reduction_bandwidth": 200.0}
     start = Cluster(with_numbers(load_cluster("hgx_h200_4").file, slower, "a start"))

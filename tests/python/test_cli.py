@@ -252,6 +252,7 @@ def test_a_wrong_command_line_ends_with_2_and_a_hint(
     assert hint in ended.errors
 
 
+@pytest.mark.slow
 def test_run_passes_on_arguments_and_the_exit_status(shell: Shell, tmp_path: Path) -> None:
     script = tmp_path / "ranks.py"
     script.write_text(
@@ -281,6 +282,7 @@ def test_bench_prints_rows_and_writes_files(shell: Shell, tmp_path: Path) -> Non
     assert "<svg" in page.read_text()
 
 
+@pytest.mark.slow
 def test_bench_can_print_json(shell: Shell) -> None:
     ended = shell("bench", "barrier", "-n", "2", "--seconds", "0", "--json", "-")
     assert [row["collective"] for row in ended.json["rows"]] == ["barrier"]

@@ -15,7 +15,8 @@ from unisono.launcher import launch
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", [1, 3])
 def test_training_on_digits_keeps_its_bound(ranks: int, tmp_path: Path) -> None:
     result = tmp_path / "digits.json"
     script = str(ROOT / "examples" / "digits_numpy.py")

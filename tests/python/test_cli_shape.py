@@ -178,6 +178,7 @@ def test_missing_devices_are_said_before_ranks_are_started(
         bench_device.bench_device(request, [1, 4])
 
 
+@pytest.mark.slow
 def test_info_has_numbers_as_numbers() -> None:
     told = json.loads(unisono_at(WIDTH, "info", "--json", "-", UNISONO_TIMEOUT="7s").stdout)
     assert told["machine"]["cores"] == len(os.sched_getaffinity(0))

@@ -21,6 +21,7 @@ def refusal(plan, target):
     return str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", LOADERS)
 @pytest.mark.parametrize("path", LIBRARY, ids=lambda path: path.stem)
 def test_loaders_take_the_library(path, target):

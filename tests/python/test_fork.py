@@ -95,7 +95,10 @@ CASES = {
 
 
 @pytest.mark.parametrize("nodes", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    ["multiprocessing", *(pytest.param(one, marks=pytest.mark.slow) for one in list(CASES)[1:])],
+)
 def test_a_forked_process_leaves_the_ranks_alone(case, nodes, tmp_path, capfd):
     program = tmp_path / "rank.py"
     program.write_text(textwrap.dedent(PRELUDE) + textwrap.dedent(CASES[case]))

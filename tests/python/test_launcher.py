@@ -57,6 +57,7 @@ def test_collectives_of_processes(job, ranks, nodes):
     assert output == [f"[{rank}] {nodes} {node_of(rank)} {transports}" for rank in range(ranks)]
 
 
+@pytest.mark.slow
 def test_what_ranks_are_told(job):
     outcome, output = job(
         """
@@ -91,6 +92,7 @@ def test_ranks_get_the_users_own_secret(job, tmp_path):
     assert output == [f"[{rank}] {secret}" for rank in range(2)]
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_ends_the_others_and_is_named(job):
     # Ranks that were not ended would let the time limit of the test expire.
     outcome, _ = job("sys.exit(7) if os.environ['UNISONO_RANK'] == '1' else time.sleep(1000)", 3)

@@ -80,6 +80,7 @@ def test_control_c_ends_a_wait_as_keyboard_interrupt(job, tmp_path, waiting):
     assert output == ["[0] 1", "[1] 1", "[1] interrupted"]
 
 
+@pytest.mark.slow
 def test_control_c_while_joining(tmp_path):
     (tmp_path / "interrupt.py").write_text(INTERRUPT)
     script = """

@@ -63,6 +63,7 @@ def measured_on(nodes, tmp_path):
     return {name: sum(rank[name] for rank in ranks) for name in ranks[0]}
 
 
+@pytest.mark.slow
 def test_between_nodes_all_is_private_and_reported(tmp_path):
     measured = measured_on(4, tmp_path)
     reported = measured["connections"] + measured["other"]

@@ -42,6 +42,7 @@ def test_all_protocols_are_compared_and_answers_are_kept() -> None:
     assert again is small
 
 
+@pytest.mark.slow
 def test_plans_of_too_many_messages_are_left_to_their_stated_costs() -> None:
     found = choose_plan(load_cluster("frontier"), "all_reduce", size_bytes=64 * MIB, ranks=1024)
     large = [one for one in found if one.verdict == "too_large"]

@@ -337,6 +337,7 @@ class TestTorchrun:
             for rank in range(size)
         ], store
 
+    @pytest.mark.slow
     def test_ranks_meet_with_a_secret_from_the_agents_store(self, tmp_path: Path) -> None:
         environments, store = self.environments(tmp_path, 3)
         outputs = run_all(PROGRAM, environments)

@@ -75,6 +75,7 @@ def test_ranks_and_thread_blocks_have_names(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_streams_have_names_and_their_bars_do_not_overlap(tmp_path: Path) -> None:
     path = tmp_path / "step.json"
     layout = Layout(tensor=2, pipeline=2, replicate=2)

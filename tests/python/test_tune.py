@@ -106,6 +106,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_job_takes_the_plans_of_the_file_and_says_why(table: Path, tmp_path: Path) -> None:
     program = tmp_path / "show.py"
     program.write_text(SHOW)

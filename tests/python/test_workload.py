@@ -460,6 +460,7 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return printed.out
 
 
+@pytest.mark.slow
 def test_the_command_shows_a_step_and_writes_goal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

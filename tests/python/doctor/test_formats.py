@@ -114,6 +114,7 @@ def test_the_time_line_has_every_call_once(tmp_path: Path) -> None:
     assert perfetto([]) == {"traceEvents": []}
 
 
+@pytest.mark.slow
 def test_the_command_writes_both(tmp_path: Path) -> None:
     records_of(tmp_path / "records", 3, "skip")
     trace, folder = tmp_path / "trace.json", tmp_path / "dumps"

@@ -45,13 +45,14 @@ def unisono(*arguments: str, **variables: str) -> subprocess.CompletedProcess[st
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "verdict"),
     [
         ("killed", "died"),
-        pytest.param("outside", "stuck outside communication", marks=pytest.mark.slow),
-        pytest.param("skipped", "never joined", marks=pytest.mark.slow),
-        pytest.param("size", "other call", marks=pytest.mark.slow),
+        ("outside", "stuck outside communication"),
+        ("skipped", "never joined"),
+        ("size", "other call"),
     ],
 )
 def test_the_rank_that_a_real_job_hangs_on_is_named(

@@ -68,7 +68,9 @@ def test_the_fault_and_its_rank_are_named(tmp_path: Path, fault: str, format_: s
 
 
 @pytest.mark.parametrize("format_", EVERY_FORMAT)
-@pytest.mark.parametrize("fault", ["", "running", "slow"])
+@pytest.mark.parametrize(
+    "fault", ["", *(pytest.param(one, marks=pytest.mark.slow) for one in ("running", "slow"))]
+)
 def test_nobody_is_blamed_for_a_job_that_moves(tmp_path: Path, fault: str, format_: str) -> None:
     for seed in seeds(4):
         found = examine(tmp_path / str(seed), seed, fault, format_)

@@ -203,6 +203,7 @@ def test_communicators_of_this_process_over_http() -> None:
     run_ranks(2, work)
 
 
+@pytest.mark.slow
 def test_ranks_of_other_processes(tmp_path: Path) -> None:
     with running(tmp_path, 2) as job:
         look = of_host(job.job, patience_s=180)()
