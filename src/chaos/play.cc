@@ -172,6 +172,8 @@ class Stage final : public Witness {
     ranks_.clear();
     if (const int ends = network_.open_ends(); ends != 0)
       found_wrong(str(ends, " ends of connections are left"));
+    if (const int ends = network_.ends_left_exposed(); ends != 0)
+      found_wrong(str(ends, " connections were closed while memory was exposed on them"));
     if (const auto streams = simulation_.open_streams(); streams != 0)
       found_wrong(str(streams, " streams of the control plane are left"));
     if (const auto listeners = simulation_.open_listeners(); listeners != 0)

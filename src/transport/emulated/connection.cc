@@ -21,7 +21,6 @@ class EmulatedConnection final : public Connection {
   }
   ~EmulatedConnection() override {
     wire_->reach(which_, "transport.close");
-    own().exposed->clear();
     wire_->leave(which_);
   }
 

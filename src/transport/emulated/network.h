@@ -47,6 +47,8 @@ class Network {
 
   // Connections whose end at a living process, or at this one, has not been destroyed.
   int open_ends(std::optional<int> process = std::nullopt) const;
+  // Ends that were destroyed, without having given up, while memory was still exposed on them.
+  int ends_left_exposed() const { return ends_left_exposed_; }
 
  private:
   friend class Wire;
@@ -63,6 +65,7 @@ class Network {
 
   sys::Simulation& simulation_;
   std::uint64_t ends_made_ = 0;
+  int ends_left_exposed_ = 0;
   const NetworkOptions options_;
   std::map<Name, std::weak_ptr<Wire>> wires_;
   std::map<int, std::shared_ptr<const OpenEpochs>> epochs_;  // by process

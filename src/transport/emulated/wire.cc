@@ -250,6 +250,9 @@ void Wire::refuse(std::size_t which) {
 
 void Wire::leave(std::size_t which) {
   ends_[which].is_gone = true;
+  const bool is_in_order = is_alive(which) && !ends_[which].is_aborted;
+  network_.ends_left_exposed_ += is_in_order && !ends_[which].exposed->empty();
+  ends_[which].exposed->clear();
   receive(which);
   // After all that is under way.
   End& end = ends_[which];
