@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <memory>
 
 #include "base/error.h"
 #include "base/str.h"
 #include "base/try.h"
 #include "chaos/data.h"
+#include "comm/bootstrap/node.h"
 #include "comm/core.h"
 
 namespace unisono::chaos {
@@ -111,6 +113,7 @@ Result<Communicator> Rank::init() {
   options.settings = settings_of(scenario_);
   UNISONO_ASSIGN(auto job, comm::Job::join_in(surroundings_, options));
   auto world = job->take_world();
+  node_ = world->node();
   UNISONO_ASSIGN(auto core, Communicator::Core::make(std::move(job), std::move(world), "world"));
   return Communicator(std::move(core));
 }
@@ -129,16 +132,28 @@ void Rank::run() {
     }
   }
   witness_.begins(rank_, "destroy", -1);
-  for (auto& [number, group] : groups_)
-    if (auto status = group.communicator.destroy(); !status.ok())
+  // The last one is that of all ranks, and has the job's mailbox.
+  while (!groups_.empty()) {
+    const auto last = std::prev(groups_.end());
+    if (last->first == 0) look_for_left_mail();
+    if (auto status = last->second.communicator.destroy(); !status.ok())
       witness_.found_wrong(str("rank ", rank_, ": destroy: ", status.error().describe()));
+    groups_.erase(last);
+  }
   witness_.destroyed(rank_);
   if (const auto wrong = canaries_.find_touched())
     witness_.found_wrong(str("rank ", rank_, ": ", *wrong));
-  groups_.clear();
   world = {};
   witness_.saw(rank_, "has ended");
   witness_.ended(rank_);
+}
+
+void Rank::look_for_left_mail() {
+  const auto node = node_.lock();
+  const std::size_t left = node ? node->retired_messages() : 0;
+  if (left > 0)
+    witness_.found_wrong(
+        str("rank ", rank_, " keeps ", left, " messages of communicators that are over"));
 }
 
 void Rank::make(const Operation& operation) {

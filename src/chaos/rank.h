@@ -70,6 +70,7 @@ class Rank {
   };
 
   Result<Communicator> init();
+  void look_for_left_mail();
   void make(const Operation& operation);
   void call(const Operation& operation, Communicator& group);
   void calls_at_once(const Operation& operation, Communicator& group);
@@ -100,6 +101,7 @@ class Rank {
   const comm::Surroundings surroundings_;
   Witness& witness_;
   std::map<int, Group> groups_;
+  std::weak_ptr<comm::ControlNode> node_;
   Canaries canaries_;  // what calls could write to
   int splits_ = 0;
   std::int64_t begun_ns_ = 0;     // of what it judges

@@ -211,6 +211,11 @@ bool ControlNode::is_retired(const MessageKey& key) const {
   return std::find(retired_.begin(), retired_.end(), group) != retired_.end();
 }
 
+std::size_t ControlNode::retired_messages() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      mail_, [this](const auto& mail) { return is_retired(mail.first.first); }));
+}
+
 void ControlNode::open_group(GroupId group) {
   epochs_->open(group.epoch);
   std::uint32_t& newest = newest_epoch_[group.communicator];
