@@ -244,9 +244,11 @@ def test_parts_are_chosen_by_name_and_a_wrong_name_is_answered_with_all() -> Non
     assert gate.choose(both, ["one"], out) == both[:1]
     with pytest.raises(GateError, match="there are one, two"):
         gate.choose(both, ["three"], out)
-    with pytest.raises(GateError, match="two needs 2 GPUs, not 1"):
+    with pytest.raises(GateError, match="two needs 2 GPUs or more, not 1"):
         gate.choose(both, ["two"], out)
-    assert report(both[1:], Store(Path()), out)[0] == ["two: left out, needs 2 GPUs, not 1"]
+    with pytest.raises(GateError, match="no part can run here: two needs 2 GPUs"):
+        gate.choose(both[1:], [], out)
+    assert report(both[1:], Store(Path()), out)[0] == ["two: left out, needs 2 GPUs or more, not 1"]
 
 
 def git(place: Path, *words: str) -> str:
@@ -327,7 +329,8 @@ def test_the_command_measures_reports_and_exits_so(
     assert run(Bench(), "--pack") == PASSED
     assert made == []
     assert run(Bench(), "--minutes", "0") == UNFINISHED
-    assert "run tools/cpu_gate again" in capsys.readouterr().out
+    assert run(Bench(), "--report") == UNFINISHED
+    assert "Runs are left" in capsys.readouterr().out
     assert run(Bench()) == PASSED
     assert made == [BEFORE, AFTER] * 2
     assert run(Bench(), "two") == WRONG

@@ -22,7 +22,7 @@ GPU_MINUTES, CPU_MINUTES = 9.0, 600.0
 def refusal(part: Part, gpus: int) -> str:
     """Why a part cannot run here; empty if it can."""
     if gpus < part.least_gpus:
-        return f"needs {part.least_gpus} GPUs, not {gpus}"
+        return f"needs {part.least_gpus} GPUs or more, not {gpus}"
     if "root" in part.needs and os.geteuid() != 0:
         return "needs root"
     if "torch" in part.needs and importlib.util.find_spec("torch") is None:
@@ -34,7 +34,7 @@ def choose(parts: Sequence[Part], names: Sequence[str], left_out: Mapping[str, s
     """The parts of these names, or all that this machine can run.
 
     Raises:
-        GateError: There is no such part, or it cannot run here.
+        GateError: There is no such part, or it or none can run here.
     """
     by_name = {part.name: part for part in parts}
     for name in names:
@@ -44,6 +44,8 @@ def choose(parts: Sequence[Part], names: Sequence[str], left_out: Mapping[str, s
             raise GateError(f"{name} {left_out[name]}")
     if names:
         return [by_name[name] for name in names]
+    if all(part.name in left_out for part in parts):
+        raise GateError(f"no part can run here: {parts[0].name} {left_out[parts[0].name]}")
     return [part for part in parts if part.name not in left_out]
 
 
@@ -83,6 +85,12 @@ def measure_all(
             if run.failed:
                 break
     return True
+
+
+def is_complete(shown: Sequence[Part], store: Store, left_out: Mapping[str, str]) -> bool:
+    """Whether all runs are there of the parts that can run here and did not fail."""
+    possible = (part for part in shown if part.name not in left_out)
+    return not any(to_run(part, store) for part in possible if not store.failures(part.name))
 
 
 def run_once(
@@ -141,7 +149,7 @@ def run_gate(
     commits = pack(folder, {BEFORE: options.before, AFTER: options.after})
     if options.pack:
         return PASSED
-    store, complete = Store(folder), True
+    store = Store(folder)
     left_out = {part.name: why for part in parts if (why := refusal(part, gpus))}
     if options.report:
         # A report may be made on another machine.
@@ -153,16 +161,17 @@ def run_gate(
         for build in builds.values():
             if seconds := make(build, folder, cuda=is_gpu, log=folder / "log.txt"):
                 print(f"built {build.name} in {seconds:.0f} s", flush=True)
-        complete = measure_all(chosen, store, builds, context, named=bool(options.parts))
+        measure_all(chosen, store, builds, context, named=bool(options.parts))
     shown = [part for part in parts if not options.parts or part.name in options.parts]
     lines, status = report(shown, store, left_out, every_case=options.every_case)
     about = [f"BEFORE {commits[BEFORE]}", f"AFTER  {commits[AFTER]}", machine]
     text = "\n".join([*about, "Ratios are AFTER / BEFORE; above 1 is slower.", "", *lines])
     (folder / "report.txt").write_text(text + "\n")
     print(text)
-    if not complete:
-        print(f"\nThe time is over: run tools/{name_of(is_gpu)} again, it goes on from here.")
-    return status if complete else UNFINISHED
+    if not is_complete(shown, store, left_out):
+        print(f"\nRuns are left: the next tools/{name_of(is_gpu)} goes on from here.")
+        return UNFINISHED
+    return status
 
 
 def main(
