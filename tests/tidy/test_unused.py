@@ -199,3 +199,9 @@ def test_an_unused_file_is_found(name: str, user: str, text: str, tmp_path: Path
     assert [one.path for one in found] == [name]
     add(tmp_path, user, text)
     assert name not in [one.path for one in unused_files.unused_files(tmp_path)]
+
+
+def test_files_that_are_found_by_their_names_pass(tmp_path: Path) -> None:
+    for name in ("test_tea", "conftest", "sitecustomize", "__init__"):
+        add(tmp_path, f"tests/{name}.py", "x = 1\n")
+    assert unused_files.unused_files(tmp_path) == []

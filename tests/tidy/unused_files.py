@@ -6,7 +6,7 @@
 - CMake's files are included, or named with their ending.
 
 A .cc of a layer, a binding or a test is compiled by a pattern; what it defines is looked at by
-unused.py. Tests and `__init__.py` are found by their names.
+unused.py. Tests, `__init__.py` and `sitecustomize.py` are found by their names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tidy.tree import Violation, project_files, text_files
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 _NAME = re.compile(r"[\w-]+(?:\.[\w-]+)*")
 _SYSTEM_FOLDERS = re.compile(r"SYSTEM[^)]*\)")
-_FOUND_BY_NAME = re.compile(r"test_\w+\.py|conftest\.py|__\w+__\.py")
+_FOUND_BY_NAME = re.compile(r"test_\w+\.py|(?:conftest|sitecustomize|__\w+__)\.py")
 
 
 class _Mentions:
