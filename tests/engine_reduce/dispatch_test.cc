@@ -120,8 +120,8 @@ std::vector<std::string> symbols_of(const std::filesystem::path& object) {
 // The linker keeps one copy of a weak function. One compiled for AVX-512 would then run everywhere.
 TEST(ReduceDispatch, KernelObjectsShareNoFunctionWithOthers) {
   int objects = 0;
-  const std::filesystem::path layer =
-      std::filesystem::path(test::build_folder()) / "CMakeFiles/unisono_engine.dir/src/engine/reduce";
+  const std::filesystem::path layer = std::filesystem::path(test::build_folder()) /
+                                      "CMakeFiles/unisono_engine.dir/src/engine/reduce";
   if (!std::filesystem::is_directory(layer)) GTEST_SKIP() << layer << " is not there";
   for (const auto& entry : std::filesystem::directory_iterator(layer)) {
     const std::string file = entry.path().filename().string();

@@ -61,8 +61,7 @@ std::vector<Outcome> run_processes(const test::RanksOptions& options,
       environment.emplace_back("UNISONO_ZERO_COPY=1");
       environment.emplace_back("UNISONO_ZERO_COPY_MIN_BYTES=8KiB");
     }
-    std::vector<std::string> command{test::build_folder() + "/rank", "--stem",
-                                     stem + "-joined"};
+    std::vector<std::string> command{test::build_folder() + "/rank", "--stem", stem + "-joined"};
     command.insert(command.end(), arguments.begin(), arguments.end());
     std::vector<char*> argv, envp;
     for (std::string& word : command) argv.push_back(word.data());

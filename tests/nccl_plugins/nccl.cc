@@ -92,7 +92,8 @@ Table& as_table(void* table) { return *static_cast<Table*>(table); }
 }  // namespace
 
 Plugin::Plugin()
-    : library_(dlopen((build_folder() + "/libnccl-profiler-unisono.so").c_str(), RTLD_NOW | RTLD_LOCAL)) {
+    : library_(dlopen((build_folder() + "/libnccl-profiler-unisono.so").c_str(),
+                      RTLD_NOW | RTLD_LOCAL)) {
   if (library_ == nullptr) {
     std::fputs(dlerror(), stderr);
     std::abort();
