@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "deaths.h"
 #include "simulated_ranks.h"
 #include "support/quiet.h"
 #include "support/sanitized.h"
@@ -52,7 +53,7 @@ void expect_that_all_blame_the_lost_rank(int early, std::uint64_t seed) {
         Status met = co_await group.barrier(exchange_ns);
         co_return std::move(met);
       });
-  job.simulation.kill_at(lost, 80 * ms_ns, sys::Death::host);
+  kill_at(job.simulation, lost, 80 * ms_ns, sys::Death::host);
   ASSERT_TRUE(job.simulation.run(20 * exchange_ns));
   for (int rank = 0; rank < ranks; ++rank) {
     if (rank == lost) continue;
