@@ -15,7 +15,7 @@ RANKS = 4
 RUN_SECONDS = 180
 
 # The library is installed, and the example built, once for all tests.
-pytestmark = pytest.mark.xdist_group("installed library")
+pytestmark = [pytest.mark.xdist_group("installed library"), pytest.mark.slow]
 
 
 def tool(name: str) -> str:
@@ -38,7 +38,15 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not (build / "build.ninja").exists():
         build = ROOT / "build" / "package"
         run(tool("cmake"), "-S", ROOT, "-B", build, "-G", "Ninja", "-DUNISONO_BUILD_TESTS=OFF")
-    run(tool("cmake"), "--build", build, "--target", "unisono", "unisono_nccl")
+    run(
+        tool("cmake"),
+        "--build",
+        build,
+        "--target",
+        "unisono",
+        "unisono_nccl",
+        "unisono_nccl_profiler",
+    )
     folder = tmp_path_factory.mktemp("prefix")
     run(tool("cmake"), "--install", build, "--component", "cpp", "--prefix", folder)
     return folder
@@ -67,7 +75,6 @@ def test_only_public_headers_are_installed(prefix: Path) -> None:
     assert installed == public
 
 
-@pytest.mark.slow
 def test_every_public_header_compiles_by_itself(prefix: Path, tmp_path: Path) -> None:
     for header in sorted((prefix / "include" / "unisono").glob("*.h")):
         source = tmp_path / f"{header.stem}.cc"
@@ -76,7 +83,6 @@ def test_every_public_header_compiles_by_itself(prefix: Path, tmp_path: Path) ->
         run(os.environ.get("CXX", "c++"), *options, f"-I{prefix / 'include'}", source)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("pkg-config"), reason="pkg-config is missing")
 def test_the_example_builds_with_pkg_config(prefix: Path, tmp_path: Path) -> None:
     (description,) = prefix.rglob("unisono.pc")
@@ -92,7 +98,6 @@ def test_the_example_builds_with_pkg_config(prefix: Path, tmp_path: Path) -> Non
     run(compiler, "-std=c++20", source, "-o", tmp_path / "sum", *asked.stdout.split())
 
 
-@pytest.mark.slow
 def test_the_example_sums_over_four_processes(program: Path, tmp_path: Path) -> None:
     secret = os.urandom(16).hex()
     processes = [
@@ -116,7 +121,6 @@ def test_the_example_sums_over_four_processes(program: Path, tmp_path: Path) -> 
     assert outputs == [f"rank {rank} of {RANKS}: sum 10\n" for rank in range(RANKS)]
 
 
-@pytest.mark.slow
 def test_the_example_fails_with_a_reason_where_no_rank_is_known(program: Path) -> None:
     environment = {
         name: value

@@ -11,7 +11,7 @@ from unisono.launcher import launch
 from unisono.netbed import Netbed, parse_shape
 
 ROOT = Path(__file__).parents[2]
-BUILD = Path(os.environ.get("UNISONO_GPU_BUILD", ROOT / "build" / "gpu"))
+BUILD = Path(os.environ.get("UNISONO_GPU_BUILD", ROOT / "build" / "test"))
 DRIVER = BUILD / "emulated_gpu" / "libcuda.so.1"
 EMULATED = {
     "LD_LIBRARY_PATH": str(DRIVER.parent),

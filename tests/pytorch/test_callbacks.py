@@ -8,7 +8,7 @@ pytestmark = pytest.mark.xdist_group("pytorch callbacks")
 
 SHAPES = [
     pytest.param((2, 1), id="2 ranks"),
-    pytest.param((4, 2), id="4 ranks on 2 nodes", marks=pytest.mark.slow),
+    pytest.param((4, 2), id="4 ranks on 2 nodes", marks=pytest.mark.matrix),
 ]
 
 

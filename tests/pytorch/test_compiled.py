@@ -4,7 +4,7 @@ import pytest
 from pytorch.ranks import Outcome, checks_of, run
 
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pytorch compiled")]
+pytestmark = [pytest.mark.matrix, pytest.mark.xdist_group("pytorch compiled")]
 
 
 @pytest.fixture(scope="module")

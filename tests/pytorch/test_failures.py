@@ -46,7 +46,7 @@ def test_refused_calls_leave_the_group_of_use(refused: Outcome) -> None:
     assert refused.reports["still of use"] == [str([2.0] * 4)] * 2, refused.text()
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_mismatched_shapes_are_found_on_every_rank() -> None:
     outcome = run("failures.py", 2, "mismatched_shapes", LIMIT="10")
     texts = outcome.reports["mismatch"]
@@ -57,7 +57,7 @@ def test_mismatched_shapes_are_found_on_every_rank() -> None:
             assert f"rank {who} calls all_reduce of {elements} float32, sum" in text
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_mismatched_calls_are_named_when_asked_for() -> None:
     outcome = run("failures.py", 2, "mismatched_calls", UNISONO_CHECK_CALLS="1")
     assert len(outcome.reports["mismatch"]) == 2, outcome.text()
@@ -66,7 +66,7 @@ def test_mismatched_calls_are_named_when_asked_for() -> None:
         assert "rank 1 calls all_reduce of 1004 float32" in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 @pytest.mark.parametrize("nodes", [1, 3])
 def test_dead_rank_is_named_at_once(nodes: int) -> None:
     outcome = run("failures.py", 3, "rank_dies", nodes=nodes)
@@ -76,7 +76,7 @@ def test_dead_rank_is_named_at_once(nodes: int) -> None:
             assert re.search("DistBackendError: .*rank 2", text), text
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_dead_rank_is_named_in_the_middle_of_a_backward_pass() -> None:
     outcome = run("failures.py", 3, "rank_dies_in_training")
     assert len(outcome.reports["died"]) == 2, outcome.text()
@@ -84,7 +84,7 @@ def test_dead_rank_is_named_in_the_middle_of_a_backward_pass() -> None:
         assert re.search("DistBackendError: all_reduce on rank .*rank 2", text), text
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 @pytest.mark.parametrize("lost", [0, 2])
 def test_the_others_go_on(lost: int) -> None:
     outcome = run("failures.py", 4, "others_go_on", nodes=2, LOST=str(lost))
@@ -101,7 +101,7 @@ def test_the_others_go_on(lost: int) -> None:
         assert re.search(f"DistBackendError: .*rank {lost}", text), text
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_timeout_names_the_rank_that_did_not_come() -> None:
     outcome = run("failures.py", 3, "rank_does_not_come", LIMIT="3")
     assert len(outcome.reports["late"]) == 2, outcome.text()
@@ -109,7 +109,7 @@ def test_timeout_names_the_rank_that_did_not_come() -> None:
         assert "Ranks that have not joined this call: 2" in text or "rank 2" in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_deadlines_hold_in_callbacks() -> None:
     outcome = run("failures.py", 3, "callback_waits_for_a_rank_that_does_not_come", LIMIT="3")
     assert len(outcome.reports["late"]) == 2, outcome.text()
@@ -118,7 +118,7 @@ def test_deadlines_hold_in_callbacks() -> None:
         assert "rank 2" in text or "not joined this call: 2" in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_a_callback_may_destroy_the_group() -> None:
     outcome = run("failures.py", 2, "destroyed_in_a_callback")
     assert outcome.reports["destroyed"] == [""] * 2, outcome.text()
@@ -126,7 +126,7 @@ def test_a_callback_may_destroy_the_group() -> None:
     assert set(outcome.codes) == {0}, outcome.text()
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_monitored_barrier_names_all_missing_ranks_to_all_that_came() -> None:
     outcome = run("failures.py", 4, "monitored_barrier_without_some", nodes=2)
     assert len(outcome.reports["missing"]) == 2, outcome.text()
@@ -134,7 +134,7 @@ def test_monitored_barrier_names_all_missing_ranks_to_all_that_came() -> None:
         assert "these ranks have not reached the barrier: 1, 2" in text, text
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_monitored_barrier_without_patience_does_not_wait() -> None:
     outcome = run("failures.py", 2, "monitored_barrier_without_patience")
     (text,) = outcome.reports["missing"]
@@ -175,7 +175,7 @@ def test_a_backend_asked_for_before_its_group_is_a_plain_error(asked: str, answe
     assert answer in done.stderr, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_destroying_a_group_ends_what_is_pending() -> None:
     outcome = run("failures.py", 2, "destroyed_while_pending")
     assert outcome.reports["destroyed"] == [""], outcome.text()
@@ -183,14 +183,14 @@ def test_destroying_a_group_ends_what_is_pending() -> None:
     assert re.search(r"DistBackendError: all_reduce on rank 0 of group .* was aborted", text), text
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_abort_reaches_every_rank() -> None:
     outcome = run("failures.py", 2, "aborted")
     assert len(outcome.reports["aborted"]) == 2, outcome.text()
     assert all("abort" in text for text in outcome.reports["aborted"])
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_wait_may_give_up_without_ending_the_operation() -> None:
     outcome = run("failures.py", 2, "timeout_of_one_wait")
     (text,) = outcome.reports["patience"]
@@ -198,7 +198,7 @@ def test_wait_may_give_up_without_ending_the_operation() -> None:
     assert outcome.reports["then"] == [str([1.0] * 4)], outcome.text()
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_torchrun_restarts_and_the_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     results = []
     for name, restarts in (("broken", "1"), ("whole", "0")):

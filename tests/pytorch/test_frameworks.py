@@ -7,7 +7,7 @@ from pytorch.ranks import run
 
 pytest.importorskip("torch.distributed", reason="PyTorch is not installed: unisono[torch]")
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.matrix
 
 
 def skip_without(framework: str) -> None:

@@ -8,8 +8,8 @@ pytestmark = pytest.mark.xdist_group("pytorch operations")
 
 SHAPES = [
     pytest.param((2, 1), id="2 ranks"),
-    pytest.param((4, 2), id="4 ranks on 2 nodes", marks=pytest.mark.slow),
-    pytest.param((6, 2), id="6 ranks on 2 nodes", marks=pytest.mark.slow),
+    pytest.param((4, 2), id="4 ranks on 2 nodes", marks=pytest.mark.matrix),
+    pytest.param((6, 2), id="6 ranks on 2 nodes", marks=pytest.mark.matrix),
 ]
 
 
@@ -31,7 +31,7 @@ def test_all_ranks_leave_in_peace(outcome: Outcome) -> None:
     assert set(outcome.codes) == {0}, outcome.text()
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_pytorch_checks_calls_itself_in_detail() -> None:
     outcome = run("detail.py", 2, TORCH_DISTRIBUTED_DEBUG="DETAIL")
     assert set(outcome.codes) == {0}, outcome.text()

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.xdist_group("pytorch standard")
 
 SHAPES = [
     pytest.param(2, id="2 ranks"),
-    pytest.param(4, id="4 ranks", marks=pytest.mark.slow),
+    pytest.param(4, id="4 ranks", marks=pytest.mark.matrix),
 ]
 
 

@@ -22,7 +22,7 @@ def own_address() -> str:
         return probe.getsockname()[0]
 
 
-@pytest.mark.slow
+@pytest.mark.matrix
 def test_ranks_meet_through_the_agents_store_also_when_they_are_started_again() -> None:
     address = own_address()
     run = ["-m", "torch.distributed.run", "--nnodes=1", "--nproc-per-node=2", "--max-restarts=1"]

@@ -17,7 +17,7 @@ SHAPES = [
     pytest.param((6, 1), id="6 ranks"),
     pytest.param((6, 2), id="6 ranks on 2 nodes"),
 ]
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("pytorch training")]
+pytestmark = [pytest.mark.matrix, pytest.mark.xdist_group("pytorch training")]
 
 
 @pytest.fixture(scope="module", params=SHAPES)
