@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 
+import changed
 import compiler_cache
 import cpp
 import lint
@@ -51,10 +52,11 @@ def documentation(log: Log) -> Outcome:
     return outcome
 
 
-def parts(injections: int, fuzz_seconds: int) -> list[Part]:
+def parts(injections: int, fuzz_seconds: int, since: str | None = None) -> list[Part]:
     """All parts, in the order in which they start.
 
-    The thread sanitizer's build is first of the rest: its tests take longest.
+    The thread sanitizer's build is before the other one's: its tests take longest. With a commit in
+    `since`, the sanitizers run only the programs that can notice what has changed since then.
     """
 
     def build(name: str, tier: str, work: Work) -> Part:
@@ -64,9 +66,11 @@ def parts(injections: int, fuzz_seconds: int) -> list[Part]:
         needed = None if after is None else f"{after}, build"
         return Part(name, tier, work, after=needed, again=partial(work, again=True))
 
+    sanitized_programs = changed.chosen_since(since)
+
     def sanitized(name: str, fuzzers: bool) -> list[Part]:
         title = f"c++ {name} sanitizer"
-        run = partial(cpp.run_tests, name=name, label=f"[{name}] ")
+        run = partial(cpp.run_tests, name=name, label=f"[{name}] ", chosen=sanitized_programs)
         make = partial(cpp.build_instrumented, sanitizer=name, fuzzers=fuzzers)
         return [build(title, REST, make), tests(title, REST, run, after=title)]
 
@@ -146,10 +150,13 @@ def main() -> int:
     parser.add_argument(
         "--fuzz", type=int, default=10, metavar="SECONDS", help="the time of each fuzzer"
     )
+    parser.add_argument(
+        "--since", metavar="COMMIT", help="sanitize only what can notice the changes since then"
+    )
     parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
 
-    every = parts(arguments.faults, arguments.fuzz)
+    every = parts(arguments.faults, arguments.fuzz, arguments.since)
     if arguments.list:
         for part in every:
             print(f"{part.tier}  {part.name}")

@@ -81,6 +81,15 @@ def running(folder: Path, ranks: int) -> Iterator[Running]:
         job.end()
 
 
+def stop(process: int) -> None:
+    """Stops a process, and returns when it has stopped: a look then sees that at once."""
+    os.kill(process, signal.SIGSTOP)
+    until = time.monotonic() + LIMIT_S
+    while Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+        assert time.monotonic() < until, f"{process} does not stop"
+        time.sleep(0.001)
+
+
 def look(job: str, wanted: str, waiting: int = 0) -> dict[str, Any]:
     """What ras says of the job, once it is the verdict and so many ranks wait for others."""
     until = time.monotonic() + LIMIT_S

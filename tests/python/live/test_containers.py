@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from python.live.ranks import LIMIT_S, PROGRAM, look
+from python.live.ranks import LIMIT_S, PROGRAM, look, stop
 from unisono.live import ask
 
 RANKS = 2
@@ -54,7 +53,6 @@ def contained(folder: Path) -> Iterator[tuple[str, list[int]]]:
         job.wait(LIMIT_S)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not can_contain(), reason="no process namespaces here: needs root")
 def test_jobs_of_containers_do_not_collide_and_a_stopped_rank_is_named(tmp_path: Path) -> None:
     with contained(tmp_path / "a") as (first, mine), contained(tmp_path / "b") as (second, theirs):
@@ -63,7 +61,7 @@ def test_jobs_of_containers_do_not_collide_and_a_stopped_rank_is_named(tmp_path:
         seen = {job: [one.process for one in ask(job)] for job in (first, second)}
         assert all(len(set(processes)) == RANKS for processes in seen.values())
         assert not set(seen[first]) & set(seen[second])
-        os.kill(seen[first][1], signal.SIGSTOP)
+        stop(seen[first][1])
         found = look(first, "stuck outside communication", 1)
         assert found["blamed"] == ["rank 1"], found["paragraph"]
         assert f"its process {seen[first][1]} is stopped" in found["silent"]["1"]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from python.live.far_ranks import LIMIT_S, FarJob, can_set_hosts_apart, running_apart
+from python.live.ranks import stop
 from python.live.test_ras import ANSWER, RECORD
 from unisono.live import Answer
 from unisono.live import hosts as live_hosts
@@ -48,7 +49,7 @@ def test_one_host_shows_the_ranks_of_all(tmp_path: Path) -> None:
         [world] = found["communicators"]
         assert all(place["completed"] >= 8 for place in world["places"])
         # The first rank of another host.
-        os.kill(job.processes[2], signal.SIGSTOP)
+        stop(job.processes[2])
         found = look(job, 5, {"2"})
         assert found["silent"]["2"] == (
             f"does not answer: its process {job.processes[2]} is stopped, on host 127.0.0.1"

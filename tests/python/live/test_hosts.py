@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from python.live.ranks import running
+from python.live.ranks import running, stop
 from python.live.test_ras import ANSWER, RECORD, look
 from typer.testing import CliRunner
 from unisono.cli.app import app
@@ -75,7 +73,7 @@ def test_the_command_asks_by_the_shell(tmp_path: Path) -> None:
     program.chmod(0o700)
     run = shell(tmp_path, f'PATH="{tmp_path}:$PATH" exec sh -c "$2"')
     with running(tmp_path, 3) as job:
-        os.kill(job.processes[2], signal.SIGSTOP)
+        stop(job.processes[2])
         look(job.job, "stuck outside communication", 2)
         done = CliRunner().invoke(
             app, ["ras", "--hosts", "a,b", "--shell", run, "--job", job.job, "--json", "-"]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from python.live.ranks import LIMIT_S, look, running
+from python.live.ranks import LIMIT_S, look, running, stop
 from typer.testing import CliRunner
 from unisono.cli.app import app
 from unisono.doctor.parts import DumpError
@@ -27,7 +27,7 @@ STOPPED = 3
 @pytest.mark.parametrize("ranks", [6, pytest.param(16, marks=pytest.mark.slow)])
 def test_a_stopped_rank_is_named_with_those_who_wait_for_it(tmp_path: Path, ranks: int) -> None:
     with running(tmp_path, ranks) as job:
-        os.kill(job.processes[STOPPED], signal.SIGSTOP)
+        stop(job.processes[STOPPED])
         found = look(job.job, "stuck outside communication", ranks - 1)
         assert found["blamed"] == [f"rank {STOPPED}"], found["paragraph"]
         assert (found["ranks"], found["answered"], found["elsewhere"]) == (ranks, ranks - 1, 0)
@@ -59,7 +59,7 @@ def test_a_running_job_is_shown_and_a_dead_rank_is_named(tmp_path: Path) -> None
         assert (done.exit_code, json.loads(done.stdout)["jobs"][0]["job"]) == (0, job.job)
         # The others hear of it and fail; until then, and if their processes stay, they say so.
         for process in job.processes[1:]:
-            os.kill(process, signal.SIGSTOP)
+            stop(process)
         os.kill(job.processes[2], signal.SIGKILL)
         until = time.monotonic() + LIMIT_S
         while "ended" not in (why := silence_of(job.job, 2)) and time.monotonic() < until:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
-import signal
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from python.browser import dump_dom
-from python.live.ranks import LIMIT_S, running
+from python.live.ranks import LIMIT_S, running, stop
 from python.live.test_ras import look
 from unisono.errors import MachineError
 from unisono.live.server import WatchServer
@@ -73,7 +71,7 @@ class Cells(HTMLParser):
 @pytest.mark.slow
 def test_a_browser_shows_who_is_stopped(tmp_path: Path) -> None:
     with running(tmp_path, 4) as job:
-        os.kill(job.processes[1], signal.SIGSTOP)
+        stop(job.processes[1])
         look(job.job, "stuck outside communication")
         server = WatchServer(render_watch(0.5), 0, job.job)
         try:
