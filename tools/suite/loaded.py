@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -133,7 +134,7 @@ def run(cores: list[int], programs: Iterator[Program], progress: Progress, end: 
                 program = next(programs, None)
             if program is None:
                 return
-            name = program.name.replace("/", "_").replace(" ", "_")
+            name = re.sub(r"[^\w.-]+", "_", program.name)
             started = time.monotonic()
             status = run_on(core, program, progress.path.parent / f"{name}.log")
             progress.add(program.name, status, time.monotonic() - started)
