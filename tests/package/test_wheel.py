@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture(scope="module")
 def wheel() -> Path:
     """The wheel that was built from this tree before the tests began."""
-    built = os.environ.get("UNISONO_TEST_WHEEL", "")
+    built = os.environ.get("TEST_WHEEL", "")
     if not built:
-        pytest.skip("UNISONO_TEST_WHEEL names no wheel: tools/test --rest builds one")
+        pytest.skip("TEST_WHEEL names no wheel: tools/test --rest builds one")
     path = Path(built)
-    assert path.is_file(), f"UNISONO_TEST_WHEEL is {built}, which is not a file"
-    assert path.suffix == ".whl", f"UNISONO_TEST_WHEEL is {built}, which is not a wheel"
+    assert path.is_file(), f"TEST_WHEEL is {built}, which is not a file"
+    assert path.suffix == ".whl", f"TEST_WHEEL is {built}, which is not a wheel"
     return path
 
 

@@ -16,12 +16,7 @@ CODE_SUFFIXES = CXX_SUFFIXES | {".py", ".pyi", ".cmake"}
 MAX_FUNCTION_LINES = 100
 
 # Variables that only the tests read; CONTRIBUTING.md says what they do.
-TEST_VARIABLES = {
-    "UNISONO_EMULATED_FAILS",
-    "UNISONO_TEST_WHEEL",
-    "UNISONO_TORCH_PYTHON",
-    "UNISONO_UPDATE_GOLDEN",
-}
+TEST_VARIABLES = {"UNISONO_EMULATED_FAILS", "UNISONO_TORCH_PYTHON", "UNISONO_UPDATE_GOLDEN"}
 
 # The patterns are such that this file does not match its own rules.
 _UNFINISHED = re.compile(r"\b(T[O]DO|FIX[M]E|HAC[K]|XX[X])\b")
