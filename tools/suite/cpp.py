@@ -52,6 +52,8 @@ def build(
         command = [BIN / "cmake", "--build", folder, "-j", JOBS]
         if targets:
             command += ["--target", *targets]
+        # All errors at once: a run that ends at the first shows one a time.
+        command += ["--", "-k", "0"]
         outcome.check(f"{name}: build", log.run(command))
     return outcome
 
