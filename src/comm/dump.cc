@@ -63,6 +63,10 @@ void request_records(int /*signal*/) {
   errno = saved;
 }
 
+// The exit has begun, and every communicator has said what it was at. Peers see this process leave,
+// and threads that still run here see that: their records would hide the ones that say why.
+std::atomic<bool> has_exited{false};
+
 // A communicator that fails has the others of its process written down, too, and a rank that writes
 // its record asks its peers for theirs; but not what has just been: several may do so at once.
 constexpr std::int64_t rewrite_interval_ns = 1'000'000'000;
@@ -185,6 +189,7 @@ class Registry {
           core.scheduler->failure().ok())
         dump_to_directory(core, "exit");
     });
+    has_exited.store(true, std::memory_order_relaxed);
   }
 
   // Without a folder, too: the signal would end the process else.
@@ -366,7 +371,7 @@ Status write_dump(const Communicator::Core& core, std::string_view cause) {
 void dump_to_directory(const Communicator::Core& core, std::string_view cause) {
   static std::atomic<bool> has_complained{false};
   // A communicator that fails while it is made has nothing to tell.
-  if (directory_of(core).empty()) return;
+  if (directory_of(core).empty() || has_exited.load(std::memory_order_relaxed)) return;
   if (const auto status = write_dump(core, cause); !status.ok() && !has_complained.exchange(true))
     log(LogLevel::error, status.error().message);
 }
