@@ -229,9 +229,10 @@ class DeviceModel : public EngineModel {
     const auto size = static_cast<std::int64_t>(size_bytes(*plan.call.type));
     const std::int64_t count = static_cast<std::int64_t>(plan.block_bytes) / size;
     const auto layout = plan::ChunkLayout::of(count, exchange.chunks_per_block, size);
-    return static_cast<double>((chunks / exchange.chunks_per_block * count +
-                                layout.begin(chunks % exchange.chunks_per_block)) *
-                               size);
+    const std::int64_t whole_blocks = chunks / exchange.chunks_per_block;
+    const std::int64_t elements =
+        whole_blocks * count + layout.begin(chunks % exchange.chunks_per_block);
+    return static_cast<double>(elements * size);
   }
   engine::gpu::PathChoice row_for(const PlanToRun& plan, int hops, std::uint64_t longest,
                                   int max_sms) const {
