@@ -18,7 +18,8 @@ void raise(const Error& error) {
       error.peer < 0 && !error.timed_out && !error.aborted ? error.message : error.describe();
   const nb::object exception =
       nb::module_::import_("unisono.errors")
-          .attr("from_native")(name(error.kind), error.timed_out, error.aborted, error.peer, said);
+          .attr("from_native")(name(error.kind), error.timed_out, error.aborted, error.peer, said,
+                               name(error.reason), error.finder, error.call);
   PyErr_SetObject(exception.type().ptr(), exception.ptr());
   throw nb::python_error();
 }

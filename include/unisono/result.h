@@ -22,12 +22,34 @@ enum class ErrorKind : std::uint8_t {
 
 const char* name(ErrorKind kind);
 
+// What is known about the rank at fault. Programs decide by this, people read Error::message.
+enum class FailureReason : std::uint8_t {
+  unknown,
+  gone,         // its process ended without leaving, or its host is lost
+  left,         // it destroyed the communicator, or its process exited in order
+  no_answer,    // it is stopped, cut off, or busy outside of any call
+  not_in_call,  // it answers, but is in no call of this communicator
+  waits,        // it waits in a call itself
+  mismatch,     // its call is another one, or the call's data differ in size or type
+  link,         // the connection between it and the finder is broken, though both answer
+  device,       // a kernel or copy on its device does not end
+  aborted,      // its program called abort()
+  refused,      // nothing listens at its address
+};
+inline constexpr int failure_reason_count = 11;
+
+// "no answer".
+const char* name(FailureReason reason);
+
 struct Error {
   ErrorKind kind = ErrorKind::bug;
   bool timed_out = false;  // a deadline passed; `message` says what was awaited
-  bool aborted = false;    // somebody called abort(); the work was given up on request
+  bool aborted = false;    // a rank called abort(); the work was given up on request
   int peer = -1;           // the rank at fault, -1 when none is known
   std::string message;     // a full sentence with the values, without the kind
+  FailureReason reason = FailureReason::unknown;
+  int finder = -1;         // the rank that found `peer` at fault; -1: not known
+  std::int64_t call = -1;  // the finder's call that needed `peer`; -1: none, or not known
 
   // "peer error (rank 3): ...", ready for a log line or an exception text.
   std::string describe() const;

@@ -13,11 +13,18 @@ class Error(Exception):
 
     Attributes:
         rank: The rank at fault (for a timeout: the one that was waited for), None if none is known.
+        reason: What is known about that rank: "gone", "left", "no answer", "not in call", "waits",
+            "mismatch", "link", "device", "aborted", "refused" or "unknown".
+        finder: The rank that found it at fault, None if that is not known.
+        call: The number of the finder's call that needed it, None if there is none.
     """
 
     def __init__(self, text: str, rank: int | None = None) -> None:
         super().__init__(text)
         self.rank = rank
+        self.reason = "unknown"
+        self.finder: int | None = None
+        self.call: int | None = None
 
 
 class MisuseError(Error, ValueError):
@@ -71,17 +78,28 @@ class AbortedError(Error):
     """The communicator was aborted, here or on another rank (`rank`)."""
 
 
-def from_native(kind: str, timed_out: bool, aborted: bool, rank: int, text: str) -> Error:
-    """The exception for a failure of the native core, which calls this; rank -1 means none."""
-    at_fault = rank if rank >= 0 else None
-    if aborted:
-        return AbortedError(text, at_fault)
-    if timed_out:
-        return CollectiveTimeoutError(text, at_fault)
+def from_native(
+    kind: str,
+    timed_out: bool,
+    aborted: bool,
+    rank: int,
+    text: str,
+    reason: str = "unknown",
+    finder: int = -1,
+    call: int = -1,
+) -> Error:
+    """The exception for a failure of the native core, which calls this; -1 means none."""
     kinds: dict[str, type[Error]] = {
         "misuse": MisuseError,
         "bug in unisono": BugError,
         "environment error": MachineError,
         "peer error": PeerError,
     }
-    return kinds[kind](text, at_fault)
+    made = AbortedError if aborted else CollectiveTimeoutError if timed_out else kinds[kind]
+    error = made(text, _or_none(rank))
+    error.reason, error.finder, error.call = reason, _or_none(finder), _or_none(call)
+    return error
+
+
+def _or_none(number: int) -> int | None:
+    return number if number >= 0 else None

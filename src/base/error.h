@@ -28,6 +28,12 @@ Error peer_error(int peer, const Parts&... parts) {
   return {.kind = ErrorKind::peer, .peer = peer, .message = str(parts...)};
 }
 
+// The same, where it is known what became of that rank.
+template <class... Parts>
+Error peer_failure(FailureReason reason, int peer, const Parts&... parts) {
+  return {.kind = ErrorKind::peer, .peer = peer, .message = str(parts...), .reason = reason};
+}
+
 template <class... Parts>
 Error timeout_error(int peer, const Parts&... parts) {
   return {.kind = ErrorKind::peer, .timed_out = true, .peer = peer, .message = str(parts...)};
@@ -35,7 +41,10 @@ Error timeout_error(int peer, const Parts&... parts) {
 
 template <class... Parts>
 Error aborted_error(const Parts&... parts) {
-  return {.kind = ErrorKind::misuse, .aborted = true, .message = str(parts...)};
+  return {.kind = ErrorKind::misuse,
+          .aborted = true,
+          .message = str(parts...),
+          .reason = FailureReason::aborted};
 }
 
 // The environment refused a system call: "open x: Permission denied". Says which limit is behind

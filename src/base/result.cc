@@ -23,6 +23,34 @@ const char* name(ErrorKind kind) {
   return "unknown error";
 }
 
+const char* name(FailureReason reason) {
+  switch (reason) {
+    case FailureReason::unknown:
+      return "unknown";
+    case FailureReason::gone:
+      return "gone";
+    case FailureReason::left:
+      return "left";
+    case FailureReason::no_answer:
+      return "no answer";
+    case FailureReason::not_in_call:
+      return "not in call";
+    case FailureReason::waits:
+      return "waits";
+    case FailureReason::mismatch:
+      return "mismatch";
+    case FailureReason::link:
+      return "link";
+    case FailureReason::device:
+      return "device";
+    case FailureReason::aborted:
+      return "aborted";
+    case FailureReason::refused:
+      return "refused";
+  }
+  return "unknown";
+}
+
 std::string Error::describe() const {
   std::string out = aborted ? "aborted" : timed_out ? "timeout" : name(kind);
   if (peer >= 0) out += str(" (rank ", peer, ")");
@@ -51,8 +79,10 @@ std::string limit_behind(int error_number) {
 Error system_error(std::string_view what, int error_number) {
   char text[128];
   // The GNU strerror_r returns its text; it may or may not use the buffer.
-  return environment_error(what, ": ", strerror_r(error_number, text, sizeof text),
-                           limit_behind(error_number));
+  Error error = environment_error(what, ": ", strerror_r(error_number, text, sizeof text),
+                                  limit_behind(error_number));
+  if (error_number == ECONNREFUSED) error.reason = FailureReason::refused;
+  return error;
 }
 
 }  // namespace unisono

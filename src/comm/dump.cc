@@ -63,8 +63,8 @@ void request_records(int /*signal*/) {
   errno = saved;
 }
 
-// The exit has begun, and every communicator has said what it was at. Peers see this process leave,
-// and threads that still run here see that: their records would hide the ones that say why.
+// The exit has begun, and every communicator has said what it was at. Threads that still run see
+// that peers close connections: their records would hide those that say why.
 std::atomic<bool> has_exited{false};
 
 // A communicator that fails has the others of its process written down, too, and a rank that writes
@@ -181,13 +181,14 @@ class Registry {
     return true;
   }
 
-  // The process exits in the middle of calls, which no failure will close.
+  // The process exits in the middle of calls, its own or its neighbours'.
   void dump_open_calls() {
     for_each([](const Watched& one) {
       const Communicator::Core& core = *one.core;
-      if (core.group->call_state().calls.load(std::memory_order_relaxed) > 0 &&
-          core.scheduler->failure().ok())
-        dump_to_directory(core, "exit");
+      if (!core.scheduler->failure().ok()) return;
+      const bool is_in_call = core.group->call_state().calls.load(std::memory_order_relaxed) > 0;
+      if (is_in_call || core.status_page->is_awaited())
+        dump_to_directory(core, is_in_call ? "exit" : "left");
     });
     has_exited.store(true, std::memory_order_relaxed);
   }

@@ -30,8 +30,9 @@ Result<std::vector<Wish>> read_wishes(const comm::Gathered& gathered) {
 
 // Names the rank at fault, one of the child, as the caller knows it.
 Error of_parent(Error error, const std::vector<int>& members) {
-  if (error.peer >= 0 && static_cast<std::size_t>(error.peer) < members.size())
-    error.peer = members[static_cast<std::size_t>(error.peer)];
+  for (int* const rank : {&error.peer, &error.finder})
+    if (*rank >= 0 && static_cast<std::size_t>(*rank) < members.size())
+      *rank = members[static_cast<std::size_t>(*rank)];
   return error;
 }
 

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/try.h"
 #include "comm/core.h"
+#include "comm/dump.h"
 #include "comm/run/backoff.h"
 
 namespace unisono {
@@ -22,6 +23,11 @@ Status Communicator::Core::drain() {
     const comm::Scheduler::Pause pause(*scheduler);
     // A call that ran inline may wait by now.
     if (!scheduler->idle()) continue;
+    // The others will find that this rank left; its record says what it did before.
+    if (status_page->is_awaited() && scheduler->failure().ok())
+      comm::dump_to_directory(*this, "left");
+    // One that was never completely made has no group.
+    if (group != nullptr) group->call_state().has_left.store(true, std::memory_order_relaxed);
     if (device() != nullptr) device()->close();
     host->close();
     status_page->leave(comm::StatusPage::Departure::destroyed);

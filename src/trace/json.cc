@@ -108,7 +108,10 @@ std::string_view kind_of(const Error& error) {
 void write(json::Writer& writer, const Failure& failure) {
   writer.begin_object()
       .member("kind", kind_of(failure.error))
+      .member("reason", name(failure.error.reason))
       .member("rank", failure.error.peer)
+      .member("finder", failure.error.finder)
+      .member("call", failure.error.call)
       .member("time_ns", failure.time_ns)
       .member("message", failure.error.describe())
       .end_object();

@@ -242,8 +242,8 @@ struct Record {
 void take_waits(Record& record, std::vector<Waiting> waits);
 
 // docs/reference/record.md; docs/schema/record-v2.schema.json. `cause` says why it is written:
-// "request", "signal", "failure", "peer" or "exit"; of NCCL's plugin, "quiet" or "finalize".
-// In the packed form, for files, all but the newest calls that have ended are columns.
+// "request", "signal", "failure", "peer", "exit" or "left"; of NCCL's plugin, "quiet" or
+// "finalize". In the packed form, for files, all but the newest calls that have ended are columns.
 enum class Form : std::uint8_t { words, packed };
 std::string to_json(const Owner& owner, const Record& record, std::string_view cause,
                     const ClockAnchor& clock, Form form = Form::words);

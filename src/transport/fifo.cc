@@ -196,10 +196,18 @@ FifoLayout put_layout(const FifoOptions& options) {
   return layout;
 }
 
+Error size_mismatch(const Connection& connection, std::uint64_t number, std::uint64_t sent,
+                    std::uint64_t expected) {
+  const int peer = connection.peer();
+  return peer_failure(FailureReason::mismatch, peer, "message ", number, " from rank ", peer,
+                      " has ", sent, " bytes, but rank ", connection.self(), " expects ", expected,
+                      "; the ranks call different collectives, or with different arguments");
+}
+
 Error call_mismatch(const Connection& connection, std::uint64_t theirs, std::uint64_t ours) {
-  return peer_error(-1, "ranks disagree on a call: rank ", connection.self(), " calls ",
-                    describe_call(ours), "; rank ", connection.peer(), " calls ",
-                    describe_call(theirs));
+  return peer_failure(FailureReason::mismatch, -1, "ranks disagree on a call: rank ",
+                      connection.self(), " calls ", describe_call(ours), "; rank ",
+                      connection.peer(), " calls ", describe_call(theirs));
 }
 
 trace::Traffic SendFifo::traffic() const {

@@ -128,12 +128,8 @@ inline Status check_part(std::size_t offset, std::size_t bytes, std::size_t mess
 }
 
 // The two ends do not agree on what is sent.
-inline Error size_mismatch(int peer, std::uint64_t number, std::uint64_t sent,
-                           std::uint64_t expected) {
-  return peer_error(peer, "message ", number, " from rank ", peer, " has ", sent,
-                    " bytes, but this rank expects ", expected,
-                    "; the ranks call different collectives, or with different arguments");
-}
+Error size_mismatch(const Connection& connection, std::uint64_t number, std::uint64_t sent,
+                    std::uint64_t expected);
 
 // The two ends call what does not match.
 Error call_mismatch(const Connection& connection, std::uint64_t theirs, std::uint64_t ours);

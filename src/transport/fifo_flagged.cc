@@ -67,7 +67,7 @@ Result<bool> FlaggedRecvFifo<Codec>::arrived(std::size_t bytes) {
   if (result.state == DecodeResult::State::other_call) [[unlikely]]
     return call_mismatch(connection_, result.sent, call_);
   if (result.state == DecodeResult::State::other_size) [[unlikely]]
-    return size_mismatch(connection_.peer(), number, result.sent, bytes);
+    return size_mismatch(connection_, number, result.sent, bytes);
   complete_ = result.state == DecodeResult::State::complete;
   return complete_;
 }

@@ -250,7 +250,8 @@ Status PutRecvFifo::accept(std::size_t bytes) {
   if (header.call != call_) return call_mismatch(connection_, header.call, call_);
   is_direct_ = (header.bytes & direct_bit) != 0;
   header.bytes &= ~direct_bit;
-  if (header.bytes != bytes) return size_mismatch(peer, messages_.taken(), header.bytes, bytes);
+  if (header.bytes != bytes)
+    return size_mismatch(connection_, messages_.taken(), header.bytes, bytes);
   if (is_direct_ && exposed_.key == 0)
     return peer_error(peer, "rank ", peer, " sent message ", next,
                       " directly to memory, and none is exposed to it");

@@ -88,7 +88,8 @@ Status SimpleRecvFifo::accept(std::size_t bytes) {
   const int peer = connection_.peer();
   if (header.call != call_) return call_mismatch(connection_, header.call, call_);
   const MessageShape& shape = header.shape;
-  if (shape.bytes() != bytes) return size_mismatch(peer, receiver_.taken(), shape.bytes(), bytes);
+  if (shape.bytes() != bytes)
+    return size_mismatch(connection_, receiver_.taken(), shape.bytes(), bytes);
   offered_.clear();
   if (shape.kind() == SlotHeader::Kind::offer) return accept_offer(bytes, shape.pieces());
   if (bytes <= layout_.payload_bytes) return {};

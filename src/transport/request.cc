@@ -59,16 +59,16 @@ Status check_get(int peer, const RemoteMemory& memory) {
 }
 
 Error geometry_mismatch(int peer, const Geometry& theirs, const Geometry& ours) {
-  return peer_error(peer, "rank ", peer, " opened the connection with a region of ",
-                    theirs.region_bytes, " bytes, ", theirs.signals, " signals and layout ",
-                    theirs.layout, "; this rank opened it with ", ours.region_bytes, " bytes, ",
-                    ours.signals, " signals and layout ", ours.layout,
-                    "; set the same slot settings on all ranks");
+  return peer_failure(
+      FailureReason::mismatch, peer, "rank ", peer, " opened the connection with a region of ",
+      theirs.region_bytes, " bytes, ", theirs.signals, " signals and layout ", theirs.layout,
+      "; this rank opened it with ", ours.region_bytes, " bytes, ", ours.signals,
+      " signals and layout ", ours.layout, "; set the same slot settings on all ranks");
 }
 
 Error peer_left(int peer) {
-  return peer_error(peer, "rank ", peer,
-                    " left the communicator while this rank still waits for it");
+  return peer_failure(FailureReason::left, peer, "rank ", peer,
+                      " left the communicator while this rank still waits for it");
 }
 
 Key derive_connection_key(const Key& job_key, std::string_view purpose, const ConnectionKey& key,
@@ -92,9 +92,10 @@ Error no_descriptors(int self, int peer, const Error& why) {
 }
 
 Error past_epoch(int peer, const ConnectionKey& key) {
-  return peer_error(peer, "rank ", peer, " refuses a connection on ", describe(key),
-                    ": that epoch is over there; it has left the communicator and goes on without "
-                    "this rank");
+  return peer_failure(FailureReason::left, peer, "rank ", peer, " refuses a connection on ",
+                      describe(key),
+                      ": that epoch is over there; it has left the communicator and goes on "
+                      "without this rank");
 }
 
 }  // namespace unisono::transport

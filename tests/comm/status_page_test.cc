@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "base/error.h"
 #include "base/str.h"
 #include "sys/real_world.h"
 
@@ -93,23 +94,30 @@ TEST_F(StatusPage, TellsWhoseCallOfTheSameNumberIsAnother) {
 
 TEST_F(StatusPage, TellsWhyARankFoundThatCallsDoNotMatch) {
   const transport::Fault fault{.kind = transport::Fault::Kind::disagreed};
-  five_.give_up(fault, "rank 3 calls barrier; rank 5 calls all_reduce");
+  five_.give_up(fault, peer_error(-1, "rank 3 calls barrier; rank 5 calls all_reduce"));
   const auto told = three_.told();
   ASSERT_TRUE(told);
   EXPECT_EQ(told->kind, ErrorKind::peer);
   EXPECT_EQ(told->peer, -1);
   EXPECT_EQ(told->message,
             "rank 5 aborted the call: rank 3 calls barrier; rank 5 calls all_reduce");
+  EXPECT_EQ(told->reason, FailureReason::mismatch);
 }
 
 TEST_F(StatusPage, TellsWhyARankGaveUp) {
   five_.give_up({.kind = transport::Fault::Kind::timed_out, .rank = 3},
-                "rank 3 has not ended its call");
+                {.message = "rank 3 has not ended its call",
+                 .reason = FailureReason::not_in_call,
+                 .finder = 8,
+                 .call = 12});
   const auto told = three_.told();
   ASSERT_TRUE(told);
   EXPECT_TRUE(told->timed_out);
   EXPECT_EQ(told->peer, 3);
   EXPECT_EQ(told->message, "rank 3 has not ended its call");
+  EXPECT_EQ(told->reason, FailureReason::not_in_call);
+  EXPECT_EQ(told->finder, 8);
+  EXPECT_EQ(told->call, 12);
 }
 
 }  // namespace

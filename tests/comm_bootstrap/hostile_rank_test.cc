@@ -60,7 +60,10 @@ Bytes failure(std::uint8_t kind, std::int32_t peer) {
   out.number(kind);
   out.number(std::uint8_t{0});
   out.number(std::uint8_t{0});
+  out.number(std::uint8_t{0});
   out.number(static_cast<std::uint32_t>(peer));
+  out.number(std::uint32_t{UINT32_MAX});
+  out.number(std::uint64_t{UINT64_MAX});
   out.number(std::uint32_t{0});
   out.text("so it is");
   return out.take();

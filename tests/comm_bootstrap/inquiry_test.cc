@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <random>
@@ -21,7 +22,7 @@
 namespace unisono::comm {
 namespace {
 
-using Reason = Suspicion::Reason;
+using Reason = FailureReason;
 
 Suspicion suspicion(Reason reason, int culprit, int finder, std::uint32_t waited_ms = 1000,
                     bool is_overdue = true) {
@@ -35,19 +36,23 @@ Suspicion suspicion(Reason reason, int culprit, int finder, std::uint32_t waited
   return out;
 }
 
+constexpr std::array reasons{Reason::gone,        Reason::left,  Reason::no_answer,
+                             Reason::not_in_call, Reason::waits, Reason::link};
+
 Suspicion random_suspicion(std::mt19937_64& random, int members) {
   const auto ranks = static_cast<unsigned>(members);
-  Suspicion out = suspicion(static_cast<Reason>(random() % 5), static_cast<int>(random() % ranks),
+  Suspicion out = suspicion(reasons[random() % reasons.size()], static_cast<int>(random() % ranks),
                             0, static_cast<std::uint32_t>(random() % 3), random() % 2 == 0);
   out.finder = (out.culprit + 1 + static_cast<int>(random() % (ranks - 1))) % members;
   out.collectives = random() % 2;
+  out.call = static_cast<std::int64_t>(random() % 3) - 1;
   return out;
 }
 
 bool same(std::span<const Suspicion> a, std::span<const Suspicion> b) {
   const auto words = [](const Suspicion& one) {
     return str(static_cast<int>(one.reason), one.is_overdue, " ", one.collectives, " ", one.culprit,
-               " ", one.finder, " ", one.waited_ms, " ", one.text);
+               " ", one.finder, " ", one.call, " ", one.waited_ms, " ", one.text);
   };
   return std::ranges::equal(a, b, {}, words, words);
 }
@@ -84,10 +89,12 @@ TEST(Suspicions, WhatIsMoreCertainWeighsMore) {
   const Suspicion gone = suspicion(Reason::gone, 5, 1);
   const Suspicion silent = suspicion(Reason::no_answer, 4, 1);
   const Suspicion elsewhere = suspicion(Reason::not_in_call, 3, 1);
-  const Suspicion cut = suspicion(Reason::connection, 2, 1);
+  const Suspicion cut = suspicion(Reason::link, 2, 1);
   const Suspicion late = suspicion(Reason::no_answer, 1, 0, 1000, false);
   const Suspicion waits = suspicion(Reason::waits, 0, 1);
-  EXPECT_EQ(culprit_of({waits, late, cut, elsewhere, silent, gone}), 5);
+  const Suspicion left = suspicion(Reason::left, 6, 2);
+  EXPECT_EQ(culprit_of({waits, late, cut, elsewhere, silent, left, gone}), 5);
+  EXPECT_EQ(culprit_of({waits, late, cut, elsewhere, silent, left}), 6);
   EXPECT_EQ(culprit_of({waits, late, cut, elsewhere, silent}), 4);
   EXPECT_EQ(culprit_of({waits, late, cut, elsewhere}), 3);
   EXPECT_EQ(culprit_of({waits, late, cut}), 2);
@@ -99,9 +106,50 @@ TEST(Suspicions, WhatIsMoreCertainWeighsMore) {
 }
 
 TEST(Suspicions, OneCutOffFromSeveralIsTheOneThatAllNameAndThatNamesAll) {
-  EXPECT_EQ(culprit_of({suspicion(Reason::connection, 1, 4), suspicion(Reason::connection, 4, 2),
-                        suspicion(Reason::connection, 4, 3)}),
+  EXPECT_EQ(culprit_of({suspicion(Reason::link, 1, 4), suspicion(Reason::link, 4, 2),
+                        suspicion(Reason::link, 4, 3)}),
             4);
+}
+
+// Neither rank can have ended: each has judged the other.
+TEST(Suspicions, TwoRanksThatFindEachOtherGoneHaveABrokenLink) {
+  Suspicions all;
+  all.add(suspicion(Reason::gone, 0, 1));
+  all.add(suspicion(Reason::gone, 1, 0));
+  all.add(suspicion(Reason::waits, 2, 3));
+  const Error verdict = all.verdict();
+  EXPECT_EQ(verdict.reason, Reason::link);
+  EXPECT_EQ(std::set({verdict.peer, verdict.finder}), std::set({0, 1}));
+  EXPECT_FALSE(verdict.timed_out);
+  EXPECT_EQ(verdict.message.find("gone"), std::string::npos) << verdict.message;
+  EXPECT_EQ(verdict.message.find("Gone"), std::string::npos) << verdict.message;
+  // A rank that ended is still told apart from them.
+  all.add(suspicion(Reason::gone, 3, 1));
+  EXPECT_EQ(all.verdict().reason, Reason::gone);
+  EXPECT_EQ(all.verdict().peer, 3);
+}
+
+TEST(Suspicions, ARankThatLeftIsNamedWithTheCallThatNeededIt) {
+  Suspicion left = suspicion(Reason::left, 1, 0);
+  left.call = 7;
+  Suspicions all;
+  all.add(left);
+  const Error verdict = all.verdict();
+  EXPECT_EQ(verdict.message,
+            "rank 1 left the communicator (destroyed, or its process ended) while rank 0 still "
+            "needed it in call 7");
+  EXPECT_EQ(verdict.reason, Reason::left);
+  EXPECT_EQ(std::tuple(verdict.peer, verdict.finder, verdict.call), std::tuple(1, 0, 7));
+  EXPECT_FALSE(verdict.timed_out);
+}
+
+TEST(Suspicions, OnlyReasonsOfRanksThatWaitTravel) {
+  for (int number = 0; number < 256; ++number) {
+    Suspicions all;
+    all.add(suspicion(static_cast<Reason>(number), 1, 0));
+    EXPECT_EQ(decode_suspicions(encode(all), 2).ok(), can_suspect(static_cast<Reason>(number)))
+        << number;
+  }
 }
 
 TEST(Suspicions, TravelWholeAndCutOnesAreRefused) {
@@ -123,14 +171,18 @@ TEST(Suspicions, TravelWholeAndCutOnesAreRefused) {
 }
 
 TEST(CallReport, TravelsWholeAndIsChecked) {
-  const std::vector<std::byte> bytes = encode(CallReport{true, 7, 0x1234, 2});
+  const std::vector<std::byte> bytes = encode(CallReport{true, false, 7, 0x1234, 2});
   const auto decoded = decode_call_report(bytes, 3);
   ASSERT_TRUE(decoded.ok());
   EXPECT_TRUE(decoded->is_in_call);
   EXPECT_EQ(decoded->collectives, 7U);
   EXPECT_EQ(decoded->call, 0x1234U);
   EXPECT_EQ(decoded->waits_for, 2);
+  EXPECT_FALSE(decoded->has_left);
   EXPECT_FALSE(decode_call_report(bytes, 2).ok());
+  EXPECT_TRUE(decode_call_report(encode(CallReport{.has_left = true}), 3)->has_left);
+  EXPECT_FALSE(decode_call_report(encode(CallReport{true, true, 7, 0, 2}), 3).ok())
+      << "in a call of a communicator that it has left";
   EXPECT_FALSE(decode_call_report(std::span(bytes).first(bytes.size() - 1), 3).ok());
 }
 
@@ -245,7 +297,7 @@ class Cast {
         mine.awaited.push_back({.member = peer,
                                 .waited_ns = now_ns - began_ns,
                                 .is_overdue = 2 * (now_ns - began_ns) >= timeout_ns,
-                                .has_ended = ended,
+                                .seen = ended ? Reason::gone : Reason::unknown,
                                 .text = str("a message of rank ", peer)});
       }
       is_inquiry = is_over || has_ended || group.call_state().is_inquiry_open;

@@ -125,11 +125,14 @@ TEST(ControlMessages, NameRanksThatThereAre) {
 
 TEST(ControlMessages, TellFailuresOfKindsAndRanksThatThereAre) {
   const auto is_taken = [](int kind, int timed_out, int aborted, std::uint32_t peer,
-                           std::uint32_t settles_ms = 0) {
+                           std::uint32_t settles_ms = 0, int reason = 0, std::uint32_t finder = 0,
+                           std::uint64_t call = 0) {
     WireWriter out;
-    for (const int number : {kind, timed_out, aborted})
+    for (const int number : {kind, timed_out, aborted, reason})
       out.number(static_cast<std::uint8_t>(number));
     out.number(peer);
+    out.number(finder);
+    out.number(call);
     out.number(settles_ms);
     out.text("so it is");
     return decode_failure(out.take(), ranks).ok();
@@ -144,6 +147,10 @@ TEST(ControlMessages, TellFailuresOfKindsAndRanksThatThereAre) {
   EXPECT_FALSE(is_taken(0, 0, 2, 0));
   for (const std::uint32_t wrong : {5U, 0x7fffffffU, 0x80000000U, 0xfffffffeU})
     EXPECT_FALSE(is_taken(0, 0, 0, wrong)) << wrong;
+  EXPECT_TRUE(is_taken(0, 0, 0, 0, 0, failure_reason_count - 1, 0xffffffff, UINT64_MAX));
+  EXPECT_FALSE(is_taken(0, 0, 0, 0, 0, failure_reason_count));
+  EXPECT_FALSE(is_taken(0, 0, 0, 0, 0, 0, 5)) << "a finder that there is not";
+  EXPECT_FALSE(is_taken(0, 0, 0, 0, 0, 0, 0, UINT64_MAX - 1)) << "a call before the first";
 }
 
 TEST(ControlMessages, HaveNoMoreThanWhatIsDue) {

@@ -4,9 +4,10 @@
 //   --stem PATH         files of this run: PATH and a rank once it has joined, with its process;
 //                       PATH-hurt when a victim is hurt, with the time (steady clock, ns);
 //                       PATH-failed and a rank when its call has failed
-//   --kind KIND         what happens to the victims: run (nothing), kill, abort, leave (they
-//                       destroy the communicator and stay), stop (for --for-ms, then they go on),
-//                       slow (they compute for --for-ms), black-hole (nothing reaches them any
+//   --kind KIND         what happens to the victims: run (nothing), kill, signal-N, abort, leave
+//                       (they destroy the communicator and stay), return (they destroy it and end),
+//                       exit (they call exit()), quit (_exit()), stop (for --for-ms, then they go
+//                       on), slow (they compute for --for-ms), black-hole (nothing reaches them any
 //                       more), half-open (nothing reaches them on one connection for data)
 //   --victims 2,3       all at once, when the first of them gets there
 //   --at ROUND          before which call
@@ -16,8 +17,9 @@
 //   --rounds N  --elements N  --algorithm NAME
 //
 // The outcome: "outcome=done", "outcome=wrong round=3", "outcome=unjoined message=..." or
-// "outcome=failed peer=2 timed_out=0 aborted=0 round=10 after_ms=431 message=...", where after_ms
-// is the time since a victim was hurt (-1: none was). The exit code is 0, 4, 2 or 3.
+// "outcome=failed peer=2 timed_out=0 aborted=0 reason=no_answer finder=0 call=10 round=10
+// after_ms=431 message=...", where after_ms is the time since a victim was hurt (-1: none was). The
+// exit code is 0, 4, 2 or 3.
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -166,6 +168,7 @@ class Rank {
       if (round == options_.at) call.timeout = std::chrono::milliseconds(options_.timeout_ms);
       if (options_.kind != "run" && is_victim(rank_) && round == options_.at) {
         wait_for_all();
+        if (options_.kind == "return") return 5;
         if (options_.after_us == 0)
           hurt();
         else
@@ -229,6 +232,12 @@ class Rank {
       for (const int victim : options_.victims)
         if (victim != rank_) ::kill(static_cast<pid_t>(process_of(victim)), SIGKILL);
       ::kill(::getpid(), SIGKILL);
+    } else if (kind.starts_with("signal-")) {
+      ::kill(::getpid(), std::atoi(kind.c_str() + 7));
+    } else if (kind == "exit") {
+      std::exit(5);
+    } else if (kind == "quit") {
+      ::_exit(5);
     } else if (kind == "abort") {
       world_.abort();
     } else if (kind == "leave") {
@@ -251,9 +260,14 @@ class Rank {
 
   int tell(const unisono::Error& error, int round) const {
     const long hurt_ns = number_in(options_.stem + "-hurt");
-    std::printf("outcome=failed peer=%d timed_out=%d aborted=%d round=%d after_ms=%ld message=%s\n",
-                error.peer, error.timed_out, error.aborted, round,
-                hurt_ns < 0 ? -1 : (now_ns() - hurt_ns) / 1'000'000, error.describe().c_str());
+    std::string reason = unisono::name(error.reason);
+    std::ranges::replace(reason, ' ', '_');
+    std::printf(
+        "outcome=failed peer=%d timed_out=%d aborted=%d reason=%s finder=%d call=%lld "
+        "round=%d after_ms=%ld message=%s\n",
+        error.peer, error.timed_out, error.aborted, reason.c_str(), error.finder,
+        static_cast<long long>(error.call), round,
+        hurt_ns < 0 ? -1 : (now_ns() - hurt_ns) / 1'000'000, error.describe().c_str());
     publish(options_.stem + "-failed" + std::to_string(rank_), now_ns());
     if (options_.kind == "stop" && options_.for_ms < 0 && !is_victim(rank_)) wake_victims();
     return 3;

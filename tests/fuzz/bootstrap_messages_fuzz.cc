@@ -44,6 +44,8 @@ void try_failure(std::span<const std::byte> bytes) {
     const auto told = decode_failure(bytes, ranks);
     if (!told.ok()) continue;
     require(told->error.peer >= -1 && told->error.peer < ranks);
+    require(told->error.finder >= -1 && told->error.finder < ranks);
+    require(told->error.call >= -1 && told->error.reason <= FailureReason::refused);
     require(told->error.message.size() <= max_error_text_bytes);
     require(told->settles_ms <= most_settling_ms);
     const auto again = encode_failure(told->error, told->settles_ms);
@@ -104,7 +106,7 @@ void try_suspicions(std::span<const std::byte> bytes) {
     all.add(*decoded);
     require(!all.empty() && all.all().size() <= max_suspicions);
     const Error verdict = all.verdict();
-    const bool disagree = all.all().front().reason == Suspicion::Reason::mismatch;
+    const bool disagree = all.all().front().reason == FailureReason::mismatch;
     require(disagree ? verdict.peer == -1 : verdict.peer >= 0 && verdict.peer < members);
     const auto again = decode_suspicions(encode(all), members);
     require(again.ok() && !all.add(*again));

@@ -35,6 +35,7 @@ def cause_of(waits: Waits, index: int) -> Cause | None:
         other_call(waits, node)
         or differed_before(waits, node.group, node.slot)
         or _aborted(waits.job, node)
+        or _left(waits.job, node.group)
         or _error(waits.job, node)
         or _silent(waits.job, node)
         or _idle(waits, node)
@@ -54,18 +55,34 @@ def _aborted(job: Job, node: Node) -> Cause | None:
     )  # fmt: skip
 
 
+def _left(job: Job, group: int | None = None) -> Cause | None:
+    """The program left the group on one rank, in order, while others still needed that rank."""
+    accused = _accused(job, "left", group)
+    if not accused:
+        return None
+    label = ranks_text([job.label(one) for one in accused])
+    return Cause(
+        Verdict.never_joined, accused, 0.9, 5,
+        [f"The ranks have found that {label} destroyed its communicator, or that its process "
+         "exited in order, while they still needed it."],
+        would_help=[f"The output of {label}: an exception there ends its process in order."],
+    )  # fmt: skip
+
+
 def _accused(job: Job, kind: str, group: int | None = None) -> list[int]:
-    """The process that most ranks, of a group or of the job, have found at fault; or none."""
+    """The process that most ranks, of a group or of the job, have found at fault so; or none."""
     votes = Counter(
         job.groups[of].members[hint.peer]
         for _, hint, of in job.hints
-        if hint.kind == "accused" and hint.text == kind and group in (None, of)
+        if hint.kind == "accused" and kind in (hint.fault, hint.reason) and group in (None, of)
     )
     return [process for process, _ in votes.most_common(1)]
 
 
 def found_dead(job: Job) -> Cause | None:
-    """A process that left no dump, and that others have found gone."""
+    """A process that left no dump, and that others have found gone, or to have left."""
+    if (left := _left(job)) is not None:
+        return left
     gone = [process for process in _accused(job, "peer") if not job.processes[process].files]
     if not gone:
         return None

@@ -74,17 +74,21 @@ class Hint:
 
     Attributes:
         kind: waiting, error, network, stack, or one of SILENCES; accused: the ranks have found the
-            peer at fault, and `text` says of what: timeout, peer, environment or aborted; broken:
-            they have found a connection broken, and the peer is one of its ends.
+            peer at fault; broken: they have found a connection broken, and the peer is one of its
+            ends.
         text: For people.
         group: Index in the part's groups, or -1.
         peer: Rank in that group, or -1.
+        fault: Of accused, the kind of failure: timeout, peer, environment or aborted.
+        reason: Of accused, what is known about the peer; empty in records that do not say.
     """
 
     kind: str
     text: str
     group: int = -1
     peer: int = -1
+    fault: str = ""
+    reason: str = ""
 
 
 class Columns:

@@ -36,9 +36,6 @@ VERSION = 2
 FIGURES = (
     "posts", "bytes", "busy_ns", "idle_ns", "most_in_flight_bytes", "mean_in_flight_bytes",
 )  # fmt: skip
-# What ranks agree on where each hears the other's control plane: src/comm/bootstrap/inquiry.cc.
-_BROKEN = re.compile(r"the connection between rank (\d{1,9}) and rank (\d{1,9}) is broken")
-
 _RANKS = re.compile(rb'"world_ranks"\s*:\s*(?=\[)')
 # Of a record's bytes, in which the list of its group's ranks begins.
 _HEAD_BYTES = 4096
@@ -123,10 +120,11 @@ def read_record(document: dict[str, Any], file: str) -> list[Part]:
         if kind == "environment" and at_fault in (-1, rank):
             hints.append(Hint("error", message, 0))
         elif 0 <= at_fault < ranks:
-            hints.append(Hint("accused", kind, 0, at_fault))
-            if broken := _BROKEN.search(message):
-                ends = [int(end) for end in broken.groups()]
-                hints += [Hint("broken", kind, 0, end) for end in ends if end < ranks]
+            reason = text(failure, "reason", "failure", "")
+            hints.append(Hint("accused", message, 0, at_fault, kind, reason))
+            finder = integer(failure, "finder", "failure")
+            if reason == "link" and 0 <= finder < ranks:
+                hints += [Hint("broken", kind, 0, end) for end in (finder, at_fault)]
     claim = Claim(name, f"{FORMAT} {communicator} {epoch}", ranks, rank, members)
     world_rank = members[rank] if members else world_rank
     key = ("world", world_rank) if world_rank >= 0 else (name, rank)

@@ -263,10 +263,9 @@ sys::Task<Error> Assembly::conclude() {
       timed_out ? std::min(max_compare_ns, setup_.timeout_ns / compare_part) : compare_loss_ns;
   const std::int64_t end_ns = world.now_ns() + compare_ns;
   for (;;) {
-    const std::string told = node_.failure(group())->message;
     spread_failure();
-    // Until somebody knows better.
-    while (node_.failure(group())->message == told) {
+    // Until a rank knows better.
+    for (const std::uint64_t known = node_.failures(group()); node_.failures(group()) == known;) {
       sys::Wait wait(world.scheduler(), node_.changed(), end_ns);
       const bool notified = co_await wait;
       if (!notified) co_return *node_.failure(group());

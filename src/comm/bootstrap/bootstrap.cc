@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "base/error.h"
 #include "base/hmac.h"
@@ -14,6 +15,7 @@
 #include "comm/bootstrap/directory.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
+#include "sys/exit.h"
 #include "sys/real_socket.h"
 #include "sys/real_world.h"
 #include "sys/user_secret.h"
@@ -25,6 +27,7 @@ class BootstrapRuntime {
  public:
   explicit BootstrapRuntime(std::shared_ptr<sys::World> world) : world_(std::move(world)) {}
   ~BootstrapRuntime() {
+    at_exit_.reset();
     if (!server_) return;
     world_->post([this] {
       is_over_ = true;
@@ -36,7 +39,12 @@ class BootstrapRuntime {
   sys::World& world() { return *world_; }
   const std::shared_ptr<sys::World>& shared_world() const { return world_; }
   const std::shared_ptr<ControlNode>& node() const { return node_; }
-  void set_node(std::shared_ptr<ControlNode> node) { node_ = std::move(node); }
+  void set_node(std::shared_ptr<ControlNode> node) {
+    node_ = std::move(node);
+    // A program that ends in order need not have destroyed its communicators.
+    if (world_->is_real())
+      at_exit_.emplace([this] { world_->post([node = node_] { node->say_bye(); }); });
+  }
   // From now on other ranks' look-ups are answered also outside of calls.
   Status serve_always() {
     UNISONO_ASSIGN(server_, world_->start_thread("answering other ranks' look-ups",
@@ -55,6 +63,7 @@ class BootstrapRuntime {
 
   std::shared_ptr<sys::World> world_;
   std::shared_ptr<ControlNode> node_;
+  std::optional<sys::AtExit> at_exit_;
   // On the loop.
   sys::WaitQueue over_;
   bool is_over_ = false;
@@ -152,8 +161,10 @@ Result<std::unique_ptr<ControlGroup>> ControlGroup::subgroup(std::uint64_t commu
 
 void ControlGroup::give_up(const Error& error) {
   Error of_job = error;
-  const auto peer = Rank::among(error.peer, size());
-  of_job.peer = peer ? world_ranks()[peer->index()] : -1;
+  for (int* const rank : {&of_job.peer, &of_job.finder}) {
+    const auto member = Rank::among(*rank, size());
+    *rank = member ? world_ranks()[member->index()] : -1;
+  }
   runtime_->world().post(
       [exchange = exchange_, told = std::move(of_job)] { exchange->give_up(told); });
 }
@@ -184,8 +195,9 @@ std::optional<Error> ControlGroup::inquire(const Inquest& mine) {
 }
 
 std::optional<Error> ControlGroup::of_member(std::optional<Error> error) const {
-  if (!error || error->peer < 0) return error;
-  error->peer = members()->index_of(error->peer);
+  if (!error) return error;
+  for (int* const rank : {&error->peer, &error->finder})
+    if (*rank >= 0) *rank = members()->index_of(*rank);
   return error;
 }
 

@@ -17,6 +17,8 @@ constexpr std::int64_t compare_loss_ns = 300'000'000;
 // A link to watch takes no longer than its acceptor gives a stranger (10 s), so that one left half
 // made, because its maker looked no more, is never taken for a peer that refuses.
 constexpr std::int64_t watch_timeout_ns = 5'000'000'000;
+// A peer that a call waits to connect to is asked so often whether it has left.
+constexpr std::int64_t ask_interval_ns = 500'000'000;
 // No tree is higher.
 constexpr std::uint32_t most_height = 64;
 
@@ -98,7 +100,7 @@ sys::Task<Error> GroupExchange::conclude(const Error& error, const GatherProgres
     node_->spread_failure(id_, members());
     if (told.aborted) co_return told;
     // Until somebody knows better.
-    while (node_->failure(id_)->message == told.message) {
+    for (const std::uint64_t known = node_->failures(id_); node_->failures(id_) == known;) {
       sys::Wait wait(world.scheduler(), node_->changed(), end_ns);
       const bool notified = co_await wait;
       if (!notified) co_return told;
@@ -223,7 +225,14 @@ sys::Task<std::optional<Error>> GroupExchange::agreed_failure() {
 }
 
 std::optional<Error> GroupExchange::watch(int peer) {
-  node_->watch_peer(peer, node_->world().now_ns() + watch_timeout_ns);
+  const std::int64_t now_ns = node_->world().now_ns();
+  node_->watch_peer(peer, now_ns + watch_timeout_ns);
+  if (const auto answer = answers_.find(peer); answer != answers_.end() && answer->second.has_left)
+    return peer_failure(FailureReason::left, peer, "rank ", peer, " has left the communicator");
+  if (node_->has_link(peer) && now_ns >= ask_again_ns_[peer]) {
+    ask_again_ns_[peer] = now_ns + ask_interval_ns;
+    node_->spread(id_, FrameKind::ask, {}, std::span(&peer, 1));
+  }
   if (const Error* failed = node_->settled_failure(id_)) return *failed;
   Status usable = node_->check_peer(peer);
   if (usable.ok()) return std::nullopt;

@@ -89,7 +89,7 @@ class GroupExchange : public GroupListener {
   void ask(const Inquest& mine);
   // What this member knows of one that it waits for.
   std::optional<Suspicion> judge(const Inquest& mine, std::size_t awaited) const;
-  Suspicion suspicion(Suspicion::Reason reason, const Inquest& mine,
+  Suspicion suspicion(FailureReason reason, const Inquest& mine,
                       const Inquest::Awaited& awaited) const;
   void suspect(std::span<const Suspicion> suspicions);
   void spread_suspicions(ControlNode::When when);
@@ -133,8 +133,9 @@ class GroupExchange : public GroupListener {
   CallState call_state_;
   Suspicions suspicions_;
   std::unique_ptr<Part> part_;
-  std::map<int, CallReport> answers_;        // the latest of members that were asked, by job rank
-  std::deque<std::uint64_t> dump_requests_;  // the latest that were passed on
+  std::map<int, CallReport> answers_;         // the latest of members that were asked, by job rank
+  std::map<int, std::int64_t> ask_again_ns_;  // of members that a call waits to connect to
+  std::deque<std::uint64_t> dump_requests_;   // the latest that were passed on
 };
 
 }  // namespace unisono::comm

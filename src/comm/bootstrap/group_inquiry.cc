@@ -9,7 +9,7 @@
 namespace unisono::comm {
 namespace {
 
-using Reason = Suspicion::Reason;
+using Reason = FailureReason;
 
 // A link to ask over is not waited for any longer than the answer.
 constexpr std::int64_t ask_timeout_ns = times_after_timeout.end_ns;
@@ -17,7 +17,25 @@ constexpr std::int64_t ask_timeout_ns = times_after_timeout.end_ns;
 constexpr std::size_t max_dump_requests = 16;
 
 bool is_of_loss(const Suspicion& suspicion) {
-  return suspicion.reason == Reason::gone || suspicion.reason == Reason::connection;
+  return suspicion.reason == Reason::gone || suspicion.reason == Reason::left ||
+         suspicion.reason == Reason::link;
+}
+
+bool has_ended(const Inquest::Awaited& awaited) {
+  return awaited.seen == Reason::gone || awaited.seen == Reason::left;
+}
+
+// What is known before the member has been asked.
+Reason first_reason(const Inquest::Awaited& awaited) {
+  switch (awaited.seen) {
+    case Reason::left:
+      return Reason::left;
+    case Reason::gone:
+    case Reason::link:
+      return Reason::link;
+    default:
+      return Reason::waits;
+  }
 }
 
 }  // namespace
@@ -38,8 +56,10 @@ bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte
     }
     case FrameKind::ask: {
       const auto [collectives, call] = call_state_.collective();
-      const CallReport report{call_state_.calls.load(std::memory_order_relaxed) > 0, collectives,
-                              call, call_state_.waits_for.load(std::memory_order_relaxed)};
+      const bool has_left = call_state_.has_left.load(std::memory_order_relaxed);
+      const bool is_in_call = !has_left && call_state_.calls.load(std::memory_order_relaxed) > 0;
+      const CallReport report{is_in_call, has_left, collectives, call,
+                              call_state_.waits_for.load(std::memory_order_relaxed)};
       node_->spread(id_, FrameKind::answer, encode(report), std::span(&peer, 1),
                     ControlNode::When::after_reading);
       return payload.empty();
@@ -89,12 +109,13 @@ sys::Task<std::optional<Error>> GroupExchange::inquire(const Inquest& mine) {
   }
   if (now_ns - part_->begun_ns < part_->times.end_ns) co_return std::nullopt;
   Error verdict = suspicions_.verdict();
-  if (verdict.peer >= 0) verdict.peer = (*members_)[verdict.peer];
+  for (int* const rank : {&verdict.peer, &verdict.finder})
+    if (*rank >= 0) *rank = (*members_)[*rank];
   co_return verdict;
 }
 
 void GroupExchange::begin(const Inquest& mine, std::int64_t now_ns) {
-  const bool is_loss = std::ranges::any_of(mine.awaited, &Inquest::Awaited::has_ended) ||
+  const bool is_loss = std::ranges::any_of(mine.awaited, has_ended) ||
                        std::ranges::any_of(suspicions_.all(), is_of_loss);
   part_ = std::make_unique<Part>();
   part_->begun_ns = now_ns;
@@ -107,10 +128,8 @@ void GroupExchange::begin(const Inquest& mine, std::int64_t now_ns) {
   // All others shall ask, too, and listen more often.
   call_state_.is_inquiry_open.store(true, std::memory_order_relaxed);
   std::vector<Suspicion> first;
-  for (const Inquest::Awaited& awaited : mine.awaited) {
-    const bool is_broken = awaited.has_ended || awaited.is_cut;
-    first.push_back(suspicion(is_broken ? Reason::connection : Reason::waits, mine, awaited));
-  }
+  for (const Inquest::Awaited& awaited : mine.awaited)
+    first.push_back(suspicion(first_reason(awaited), mine, awaited));
   suspect(first);
 }
 
@@ -155,6 +174,8 @@ sys::Task<int> GroupExchange::find_who_holds_up(int peer, const Error& suspected
 std::optional<Suspicion> GroupExchange::judge(const Inquest& mine, std::size_t i) const {
   const Inquest::Awaited& awaited = mine.awaited[i];
   const Asked& asked = part_->asked[i];
+  if (awaited.seen == Reason::left) return std::nullopt;  // which has been said
+  if (asked.answer && asked.answer->has_left) return suspicion(Reason::left, mine, awaited);
   if (asked.answer && !asked.answer->is_in_call)
     return suspicion(Reason::not_in_call, mine, awaited);
   if (asked.answer) {
@@ -167,10 +188,12 @@ std::optional<Suspicion> GroupExchange::judge(const Inquest& mine, std::size_t i
                    awaited.member, " calls ", describe_call(asked.answer->call));
     return out;
   }
-  Suspicion out = suspicion(awaited.has_ended ? Reason::gone : Reason::no_answer, mine, awaited);
+  Suspicion out =
+      suspicion(awaited.seen == Reason::gone ? Reason::gone : Reason::no_answer, mine, awaited);
   if (const Status lives = node_->check_peer(asked.peer); !lives.ok()) {
-    if (out.reason != Reason::gone) out.text = lives.error().message;
-    out.reason = Reason::gone;
+    const bool has_left = lives.error().reason == Reason::left;
+    if (out.reason != Reason::gone || has_left) out.text = lives.error().message;
+    out.reason = has_left ? Reason::left : Reason::gone;
   } else if (out.reason == Reason::no_answer) {
     const std::int64_t last_message_ns = node_->last_message_ns(asked.peer);
     out.text += last_message_ns == 0
@@ -190,6 +213,7 @@ Suspicion GroupExchange::suspicion(Reason reason, const Inquest& mine,
   out.collectives = mine.collectives;
   out.culprit = awaited.member;
   out.finder = me_;
+  out.call = mine.number;
   out.waited_ms = static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(awaited.waited_ns / 1'000'000, 0, longest_ms));
   out.text = awaited.text;

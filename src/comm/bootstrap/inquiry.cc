@@ -10,7 +10,7 @@
 namespace unisono::comm {
 namespace {
 
-using Reason = Suspicion::Reason;
+using Reason = FailureReason;
 
 // Smaller is weightier. A member that others have not waited for long may just come later, as it
 // does whenever one computes for longer than the others: it counts after all that is certain.
@@ -20,16 +20,17 @@ int weight(const Suspicion& suspicion) {
       return 0;
     case Reason::gone:
       return 1;
+    case Reason::left:
+      return 2;
     case Reason::no_answer:
-      return suspicion.is_overdue ? 2 : 5;
-    case Reason::not_in_call:
       return suspicion.is_overdue ? 3 : 6;
-    case Reason::connection:
-      return 4;
-    case Reason::waits:
-      return 7;
+    case Reason::not_in_call:
+      return suspicion.is_overdue ? 4 : 7;
+    case Reason::link:
+      return 5;
+    default:
+      return 8;
   }
-  return 8;
 }
 
 // Total, so that all keep the same ones: what decides comes first, the rest breaks ties.
@@ -37,11 +38,12 @@ int weight(const Suspicion& suspicion) {
 // do not join, the one that was waited for the longest.
 auto order(const Suspicion& suspicion) {
   const bool by_call = suspicion.reason == Reason::waits;
-  const bool by_time = suspicion.reason != Reason::gone && suspicion.reason != Reason::connection;
+  const bool by_time = suspicion.reason != Reason::gone && suspicion.reason != Reason::left &&
+                       suspicion.reason != Reason::link;
   return std::tuple(weight(suspicion), by_call ? suspicion.collectives : 0,
                     by_time ? -std::int64_t{suspicion.waited_ms} : 0, suspicion.culprit,
                     suspicion.finder, std::string_view(suspicion.text), suspicion.is_overdue,
-                    suspicion.collectives, suspicion.waited_ms);
+                    suspicion.collectives, suspicion.waited_ms, suspicion.call);
 }
 
 bool same_matter(const Suspicion& a, const Suspicion& b) {
@@ -58,21 +60,47 @@ std::string sentence(const Suspicion& suspicion) {
   switch (suspicion.reason) {
     case Reason::gone:
       return str(who, " is gone, as rank ", suspicion.finder, " found: ", suspicion.text);
+    case Reason::left:
+      return str(who, " left the communicator (destroyed, or its process ended) while rank ",
+                 suspicion.finder, " still needed it",
+                 suspicion.call < 0 ? "" : str(" in call ", suspicion.call));
     case Reason::no_answer:
       return str(who, " does not answer: it is stopped, cut off, or busy outside of any call; ",
                  waited());
     case Reason::not_in_call:
       return str(who, " answers, but is not in a call of this communicator; ", waited());
-    case Reason::connection:
+    case Reason::link:
       return str("the connection between rank ", suspicion.finder, " and rank ", suspicion.culprit,
                  " is broken, though both answer: ", suspicion.text);
     case Reason::waits:
       return str(who, " answers and waits in a call itself, and no rank is known to be stopped; ",
                  waited());
-    case Reason::mismatch:
+    default:
       return suspicion.text;
   }
-  return who;
+}
+
+// A finder that judged others was there to do so: what ended is its connections to those that
+// found it gone.
+bool was_there(std::span<const Suspicion> all, int member) {
+  return std::ranges::any_of(all, [&](const Suspicion& one) {
+    return one.finder == member && (one.reason == Reason::gone || one.reason == Reason::no_answer ||
+                                    one.reason == Reason::not_in_call);
+  });
+}
+
+// The weightiest. One member cut off from several is named by each of them, and names each of them.
+const Suspicion& chosen(std::span<const Suspicion> all) {
+  const Suspicion* most = &all.front();
+  if (most->reason != Reason::link) return *most;
+  const auto mentions = [&](int member) {
+    return std::ranges::count_if(all, [&](const Suspicion& one) {
+      return one.reason == Reason::link && (one.culprit == member || one.finder == member);
+    });
+  };
+  for (const Suspicion& one : all)
+    if (one.reason == Reason::link && mentions(one.culprit) > mentions(most->culprit)) most = &one;
+  return *most;
 }
 
 }  // namespace
@@ -107,6 +135,7 @@ Result<std::uint64_t> decode_dump_request(std::span<const std::byte> payload) {
 std::vector<std::byte> encode(const CallReport& report) {
   WireWriter out;
   out.number(static_cast<std::uint8_t>(report.is_in_call));
+  out.number(static_cast<std::uint8_t>(report.has_left));
   out.number(report.collectives);
   out.number(report.call);
   out.number(static_cast<std::uint32_t>(report.waits_for + 1));
@@ -116,12 +145,28 @@ std::vector<std::byte> encode(const CallReport& report) {
 Result<CallReport> decode_call_report(std::span<const std::byte> payload, int members) {
   WireReader in(payload);
   const auto in_call = in.number<std::uint8_t>();
+  const auto left = in.number<std::uint8_t>();
   const auto collectives = in.number<std::uint64_t>();
   const auto call = in.number<std::uint64_t>();
   const auto waits_for = in.number<std::uint32_t>();
-  if (!in.done() || in_call > 1 || waits_for > static_cast<std::uint32_t>(members))
+  if (!in.done() || in_call + left > 1 || waits_for > static_cast<std::uint32_t>(members))
     return environment_error("received a malformed call report");
-  return CallReport{in_call == 1, collectives, call, static_cast<int>(waits_for) - 1};
+  return CallReport{in_call == 1, left == 1, collectives, call, static_cast<int>(waits_for) - 1};
+}
+
+bool can_suspect(FailureReason reason) {
+  switch (reason) {
+    case Reason::gone:
+    case Reason::left:
+    case Reason::no_answer:
+    case Reason::not_in_call:
+    case Reason::waits:
+    case Reason::mismatch:
+    case Reason::link:
+      return true;
+    default:
+      return false;
+  }
 }
 
 bool Suspicions::add(Suspicion suspicion) {
@@ -149,39 +194,33 @@ bool Suspicions::add(std::span<const Suspicion> suspicions) {
   return changed;
 }
 
-const Suspicion& Suspicions::chosen() const {
-  const Suspicion& first = all_.front();
-  if (first.reason != Reason::connection) return first;
-  // One member cut off from several is named by each of them, and names each of them.
-  const auto mentions = [this](int member) {
-    return std::ranges::count_if(all_, [&](const Suspicion& one) {
-      return one.reason == Reason::connection && (one.culprit == member || one.finder == member);
-    });
-  };
-  const Suspicion* most = &first;
-  for (const Suspicion& one : all_)
-    if (one.reason == Reason::connection && mentions(one.culprit) > mentions(most->culprit))
-      most = &one;
-  return *most;
-}
-
 Error Suspicions::verdict() const {
   if (all_.empty())
     return timeout_error(-1, "a call did not end in time, and no rank is known to be at fault");
-  const Suspicion& first = chosen();
-  std::string message = sentence(first);
-  if (first.reason == Reason::mismatch) return peer_error(-1, message);
+  std::vector<Suspicion> weighed = all_;
+  for (Suspicion& one : weighed)
+    if (one.reason == Reason::gone && was_there(all_, one.culprit)) one.reason = Reason::link;
+  std::ranges::sort(weighed, {}, [](const Suspicion& one) { return order(one); });
+  const Suspicion& first = chosen(weighed);
+  Error out{.kind = ErrorKind::peer,
+            .peer = first.culprit,
+            .message = sentence(first),
+            .reason = first.reason,
+            .finder = first.finder,
+            .call = first.call};
+  if (first.reason == Reason::mismatch) {
+    out.peer = -1;
+    return out;
+  }
   std::vector<int> others;
-  for (const Suspicion& one : all_)
+  for (const Suspicion& one : weighed)
     if (one.reason == Reason::gone && one.culprit != first.culprit &&
         std::ranges::find(others, one.culprit) == others.end())
       others.push_back(one.culprit);
-  if (!others.empty()) message += str(". Gone are also: ", join(others));
-  const bool is_loss = first.reason == Reason::gone || first.reason == Reason::connection;
-  return {.kind = ErrorKind::peer,
-          .timed_out = !is_loss,
-          .peer = first.culprit,
-          .message = std::move(message)};
+  if (!others.empty()) out.message += str(". Gone are also: ", join(others));
+  out.timed_out =
+      first.reason != Reason::gone && first.reason != Reason::left && first.reason != Reason::link;
+  return out;
 }
 
 std::vector<std::byte> encode(const Suspicions& suspicions) {
@@ -193,6 +232,7 @@ std::vector<std::byte> encode(const Suspicions& suspicions) {
     out.number(one.collectives);
     out.number(static_cast<std::uint32_t>(one.culprit));
     out.number(static_cast<std::uint32_t>(one.finder));
+    out.number(static_cast<std::uint64_t>(one.call));
     out.number(one.waited_ms);
     out.text(one.text);
   }
@@ -212,12 +252,13 @@ Result<std::vector<Suspicion>> decode_suspicions(std::span<const std::byte> payl
     one.collectives = in.number<std::uint64_t>();
     const auto culprit = in.number<std::uint32_t>();
     const auto finder = in.number<std::uint32_t>();
+    one.call = static_cast<std::int64_t>(in.number<std::uint64_t>());
     one.waited_ms = in.number<std::uint32_t>();
     one.text = in.text(max_suspicion_text_bytes);
-    is_right = in.ok() && reason <= static_cast<std::uint8_t>(Reason::mismatch) && overdue <= 1 &&
-               culprit < ranks && finder < ranks && culprit != finder;
-    if (!is_right) break;
     one.reason = static_cast<Reason>(reason);
+    is_right = in.ok() && can_suspect(one.reason) && overdue <= 1 && culprit < ranks &&
+               finder < ranks && culprit != finder && one.call >= -1;
+    if (!is_right) break;
     one.is_overdue = overdue == 1;
     one.culprit = static_cast<int>(culprit);
     one.finder = static_cast<int>(finder);

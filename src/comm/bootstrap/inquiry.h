@@ -27,6 +27,7 @@ namespace unisono::comm {
 struct CallState {
   std::atomic<int> calls{0};  // that run or wait for their turn
   std::atomic<int> waits_for{-1};
+  std::atomic<bool> has_left{false};  // it has destroyed the communicator
   // The other way: an inquiry has been opened, here or elsewhere.
   std::atomic<bool> is_inquiry_open{false};
   // How often members have asked for this one's record.
@@ -46,6 +47,7 @@ struct CallState {
 // What a member that is asked says of itself.
 struct CallReport {
   bool is_in_call = false;
+  bool has_left = false;          // the communicator; in no call then
   std::uint64_t collectives = 0;  // that it has started
   std::uint64_t call = 0;         // the fingerprint of the last of them; 0: not known
   int waits_for = -1;             // the member that its call waits for
@@ -58,23 +60,18 @@ std::vector<std::byte> encode(const CallReport& report);
 Result<CallReport> decode_call_report(std::span<const std::byte> payload, int members);
 
 struct Suspicion {
-  enum class Reason : std::uint8_t {
-    gone,         // a connection to it ended, and it does not answer
-    no_answer,    // it does not answer
-    not_in_call,  // it answers that it is in no call of this communicator
-    connection,   // a connection between it and the finder is broken, though it answers
-    waits,        // it answers that it waits in a call itself
-    mismatch,     // its collective of the finder's number is another; neither is known to be right
-  };
-  Reason reason = Reason::waits;
+  FailureReason reason = FailureReason::waits;  // see can_suspect()
   // The finder has waited for it for at least half of its timeout: it does not just come later.
   bool is_overdue = false;
   std::uint64_t collectives = 0;  // that the finder has started
   int culprit = -1;
   int finder = -1;
+  std::int64_t call = -1;  // the number of the finder's call that needs the culprit; -1: none
   std::uint32_t waited_ms = 0;
   std::string text;  // what the finder saw, at most max_suspicion_text_bytes
 };
+// Whether a rank can be suspected for that reason.
+bool can_suspect(FailureReason reason);
 inline constexpr std::size_t max_suspicion_text_bytes = 384;
 // All of them fit into one small frame.
 inline constexpr std::size_t max_suspicions = 8;
@@ -90,7 +87,6 @@ class Suspicions {
   Error verdict() const;
 
  private:
-  const Suspicion& chosen() const;
   std::vector<Suspicion> all_;
 };
 std::vector<std::byte> encode(const Suspicions& suspicions);
@@ -102,13 +98,15 @@ struct Inquest {
     int member = -1;
     std::int64_t waited_ns = 0;
     bool is_overdue = false;
-    bool has_ended = false;  // a connection to it
-    bool is_cut = false;     // nothing gets through to it on a connection
-    std::string text;        // what is awaited, or what became of the connection
+    // What a connection to it shows: gone (it ended), left, link (nothing gets through); unknown:
+    // nothing.
+    FailureReason seen = FailureReason::unknown;
+    std::string text;  // what is awaited, or what became of the connection
   };
   bool is_timeout = false;  // a deadline passed; else a connection ended, or others ask
   std::uint64_t collectives = 0;
-  std::uint64_t call = 0;  // the fingerprint of the last of them, if it runs; else 0
+  std::uint64_t call = 0;    // the fingerprint of the last of them, if it runs; else 0
+  std::int64_t number = -1;  // of the call that waits, as the record counts calls; -1: none
   std::vector<Awaited> awaited;
 };
 // A member asks at most so many, the next ones in the order of ranks: a member that many

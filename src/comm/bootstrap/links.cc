@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "comm/bootstrap/directory.h"
+#include "comm/bootstrap/inquiry.h"
 #include "comm/bootstrap/node.h"
 #include "sys/tcp_socket.h"
 
@@ -16,7 +17,6 @@ constexpr std::int64_t connect_timeout_ns = 10'000 * ns_per_ms;
 // 20 ms the last follows 620 ms after the first.
 constexpr int connect_attempts = 6;
 constexpr std::int64_t first_pause_ns = 20'000'000;
-constexpr std::string_view has_left = "it has left the job";
 
 }  // namespace
 
@@ -40,7 +40,7 @@ void ControlNode::lose(Link& link, const std::string& why, bool is_orderly) {
   if (is_orderly)
     tasks_.spawn(leave_to_others(link));
   else
-    lost_.emplace(link.peer, why);
+    lost_.emplace(link.peer, Lost{FailureReason::gone, why});
   changed_.notify_all();
 }
 
@@ -57,7 +57,7 @@ sys::Task<void> ControlNode::leave_to_others(Link& link) {
     sys::Wait wait(world_.scheduler(), changed_, sys::no_deadline_ns);
     co_await wait;
   }
-  lost_.emplace(link.peer, has_left);
+  lost_.emplace(link.peer, Lost{FailureReason::left, "it has left the job"});
   changed_.notify_all();
 }
 
@@ -108,6 +108,9 @@ bool ControlNode::take(Link& link, Frame& frame) {
       return false;
   }
   const auto listener = listeners_.find(group);
+  if (listener == listeners_.end() && header.kind == FrameKind::ask && is_retired(header.key))
+    spread(group, FrameKind::answer, encode(CallReport{.has_left = true}), std::span(&link.peer, 1),
+           When::after_reading);
   return listener == listeners_.end() ||
          listener->second->on_frame(link.peer, header.kind, frame.payload);
 }
@@ -120,14 +123,14 @@ Status ControlNode::check(int peer, GroupId group) const {
 Status ControlNode::check_peer(int peer) const {
   if (starved_) return *starved_;
   if (const auto lost = lost_.find(peer); lost != lost_.end())
-    return peer_error(peer, "the connection to rank ", peer, " was lost (", lost->second,
-                      "); its process has probably ended");
+    return peer_failure(lost->second.reason, peer, "the connection to rank ", peer, " was lost (",
+                        lost->second.why, "); its process has probably ended");
   return {};
 }
 
 bool ControlNode::has_broken_off(int peer) const {
   const auto lost = lost_.find(peer);
-  return lost != lost_.end() && lost->second != has_left;
+  return lost != lost_.end() && lost->second.reason != FailureReason::left;
 }
 
 sys::Task<Result<std::unique_ptr<Channel>>> ControlNode::connect_authenticated(
@@ -211,7 +214,7 @@ sys::Task<void> ControlNode::link_to_watch(int peer, std::int64_t deadline_ns) {
     add_link(peer, std::move(*channel));
   else if (channel.error().kind == ErrorKind::peer && !channel.error().timed_out &&
            !link_of_peer_.contains(peer))
-    lost_.emplace(peer, channel.error().message);
+    lost_.emplace(peer, Lost{FailureReason::gone, channel.error().message});
   changed_.notify_all();
 }
 

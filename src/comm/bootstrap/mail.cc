@@ -176,7 +176,7 @@ void ControlNode::detach(GroupId group, const GroupListener& listener) {
 bool ControlNode::fail(GroupId group, const Error& error, ExchangePlace place,
                        std::int64_t settles_ns) {
   if (!would_count(group, error, place, settles_ns)) return false;
-  failures_.insert_or_assign(group, Failure{error, place, settles_ns});
+  failures_.insert_or_assign(group, Failure{error, place, settles_ns, failures(group) + 1});
   changed_.notify_all();
   return true;
 }
@@ -191,6 +191,11 @@ bool ControlNode::would_count(GroupId group, const Error& error, ExchangePlace p
 const Error* ControlNode::failure(GroupId group) const {
   const auto found = failures_.find(group);
   return found == failures_.end() ? nullptr : &found->second.error;
+}
+
+std::uint64_t ControlNode::failures(GroupId group) const {
+  const auto found = failures_.find(group);
+  return found == failures_.end() ? 0 : found->second.number;
 }
 
 const Error* ControlNode::settled_failure(GroupId group) const {

@@ -19,6 +19,8 @@ Error malformed(std::string_view what) {
   return environment_error("received a malformed ", what, " message");
 }
 
+bool is_rank_or_none(int rank, int ranks) { return rank == -1 || Rank::among(rank, ranks); }
+
 std::string file_code(std::string_view address, std::string_view secret) {
   const Sha256Digest code =
       hmac_sha256(as_bytes_of(secret), {as_bytes_of(file_magic), as_bytes_of(address)});
@@ -120,7 +122,10 @@ std::vector<std::byte> encode_failure(const Error& error, std::uint32_t settles_
   out.number(static_cast<std::uint8_t>(error.kind));
   out.number(static_cast<std::uint8_t>(error.timed_out));
   out.number(static_cast<std::uint8_t>(error.aborted));
+  out.number(static_cast<std::uint8_t>(error.reason));
   out.number(static_cast<std::uint32_t>(error.peer));
+  out.number(static_cast<std::uint32_t>(error.finder));
+  out.number(static_cast<std::uint64_t>(error.call));
   out.number(settles_ms);
   out.text(std::string_view(error.message).substr(0, max_error_text_bytes));
   return out.take();
@@ -131,11 +136,15 @@ Result<ToldFailure> decode_failure(std::span<const std::byte> payload, int ranks
   const auto kind = in.number<std::uint8_t>();
   const auto timed_out = in.number<std::uint8_t>();
   const auto aborted = in.number<std::uint8_t>();
+  const auto reason = in.number<std::uint8_t>();
   const auto peer = static_cast<std::int32_t>(in.number<std::uint32_t>());
+  const auto finder = static_cast<std::int32_t>(in.number<std::uint32_t>());
+  const auto call = static_cast<std::int64_t>(in.number<std::uint64_t>());
   const auto settles_ms = in.number<std::uint32_t>();
   const auto text = in.text(max_error_text_bytes);
   if (!in.done() || kind > static_cast<std::uint8_t>(ErrorKind::peer) || timed_out > 1 ||
-      aborted > 1 || settles_ms > most_settling_ms || (peer != -1 && !Rank::among(peer, ranks)))
+      aborted > 1 || settles_ms > most_settling_ms || reason >= failure_reason_count || call < -1 ||
+      !is_rank_or_none(peer, ranks) || !is_rank_or_none(finder, ranks))
     return malformed("failure");
   ToldFailure out;
   out.settles_ms = settles_ms;
@@ -143,6 +152,9 @@ Result<ToldFailure> decode_failure(std::span<const std::byte> payload, int ranks
   out.error.timed_out = timed_out == 1;
   out.error.aborted = aborted == 1;
   out.error.peer = peer;
+  out.error.reason = static_cast<FailureReason>(reason);
+  out.error.finder = finder;
+  out.error.call = call;
   out.error.message = text;
   return out;
 }

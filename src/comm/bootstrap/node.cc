@@ -38,12 +38,17 @@ ControlNode::ControlNode(sys::World& world, int rank, int world_size, const Wire
           max_table_bytes(static_cast<std::size_t>(world_size), max_exchange_bytes)) {}
 
 ControlNode::~ControlNode() {
+  say_bye();
+  tasks_.cancel_all();
+  erase(job_key_);
+}
+
+void ControlNode::say_bye() {
+  if (std::exchange(has_said_bye_, true)) return;
   for (const auto& link : links_)
     if (!link->is_lost && !link->is_being_written) link->channel->say_bye();
   // The rank at the other end may have made a link of it already.
   for (const auto& [number, channel] : ungreeted_) channel->say_bye();
-  tasks_.cancel_all();
-  erase(job_key_);
 }
 
 Status ControlNode::start(std::unique_ptr<sys::Listener> listener,

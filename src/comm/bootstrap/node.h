@@ -57,6 +57,9 @@ class ControlNode {
   ControlNode(const ControlNode&) = delete;
   ControlNode& operator=(const ControlNode&) = delete;
 
+  // Peers learn that this rank leaves the job in order. The destructor says it, too.
+  void say_bye();
+
   sys::World& world() { return world_; }
   int rank() const { return rank_; }
   int world_size() const { return world_size_; }
@@ -132,6 +135,8 @@ class ControlNode {
   bool fail(GroupId group, const Error& error, ExchangePlace place = {},
             std::int64_t settles_ns = 0);
   const Error* failure(GroupId group) const;
+  // How many failures have counted until now, each in place of the one before.
+  std::uint64_t failures(GroupId group) const;
   const Error* settled_failure(GroupId group) const;
   // When the failure settles; 0: it has, or there is none.
   std::int64_t settles_ns(GroupId group) const;
@@ -178,6 +183,7 @@ class ControlNode {
     Error error;
     ExchangePlace place;
     std::int64_t settles_ns = 0;  // 0: members agree on it
+    std::uint64_t number = 0;     // of those of its group that have counted, from 1
     auto order() const {
       return std::tuple(!error.aborted, error.timed_out, settles_ns > 0, place, error.peer);
     }
@@ -227,6 +233,7 @@ class ControlNode {
   std::optional<Enrolments> enrolments_;
   bool is_enrolment_over_ = false;
   bool is_accepting_ = false;
+  bool has_said_bye_ = false;
   std::optional<Error> starved_;        // connections cannot be accepted, and so none be waited for
   std::int64_t starving_since_ns_ = 0;  // 0: it does not
 
@@ -241,7 +248,11 @@ class ControlNode {
   std::map<int, Link*> link_of_peer_;
   std::set<int> connecting_;
   std::map<int, Error> unreachable_;  // why the latest attempt to connect failed
-  std::map<int, std::string> lost_;   // peers whose link broke, and how
+  struct Lost {
+    FailureReason reason;  // gone, or left: the link ended with a bye
+    std::string why;
+  };
+  std::map<int, Lost> lost_;  // peers whose last link ended
   std::map<int, std::int64_t> last_message_ns_;
   std::map<GroupId, GroupListener*> listeners_;
 

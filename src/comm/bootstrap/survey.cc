@@ -1,8 +1,6 @@
 #include "comm/bootstrap/survey.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <utility>
@@ -28,11 +26,6 @@ constexpr std::int64_t ask_address_again_ns = 500 * ns_per_ms;
 constexpr std::uint32_t kept_for_sending_ms = 200;
 // Surveys that a rank answers or makes at once; others are refused.
 constexpr int most_surveys = 4;
-
-// Whether nobody listens there. An Error has no number, but ends with the system's words for it.
-bool is_nobody_there(const Error& error) {
-  return error.message.find(std::strerror(ECONNREFUSED)) != std::string::npos;
-}
 
 // Asks ranges of hosts, on the world's loop.
 class Asking {
@@ -150,7 +143,7 @@ sys::Task<void> Asking::try_rank(int rank, RankRange hosts, std::int64_t until_n
   } else {
     sys::LocalReply silent;
     const Error& error = answers.error();
-    const bool is_dead = is_nobody_there(error);
+    const bool is_dead = error.reason == FailureReason::refused;
     if (is_dead) silent.silence = sys::Silence::dead;
     silent.why = str(is_dead ? "has ended: " : "cannot be asked: ", error.message);
     if (error.timed_out) silent.why = "did not answer in time, nor did another rank on its host";

@@ -188,7 +188,9 @@ class Scheduler {
   // An error, if a rank of this node is known to be in another call: calls that do not match wait
   // for messages that never come, or for a rank that has left.
   std::optional<Error> mismatch() const;
-  // "; rank 0 gave up on call 3 (...) of communicator 7; it waits for ...". With the lock.
+  // The call that waits for others; null: none.
+  const Task* first_open() const;
+  // "; rank 0 aborted call 3 (...) of communicator 7 while it waited for ...". With the lock.
   std::string own_part();
   std::shared_ptr<const Error> failure_pointer() const;
   void run_progress_thread();

@@ -129,6 +129,12 @@ void Scheduler::fail_as_told(const Error& told) {
 }
 
 void Scheduler::suspect(const Error& error) {
+  if (error.reason == FailureReason::mismatch) {
+    Error disagreement = mismatch().value_or(error);
+    disagreement.peer = -1;  // neither is known to be right
+    fail(disagreement);
+    return;
+  }
   const bool is_of_peer = error.kind == ErrorKind::peer && !error.timed_out && !error.aborted &&
                           error.peer >= 0 && error.peer < group_.size() &&
                           error.peer != options_.rank;
@@ -152,13 +158,18 @@ void Scheduler::begin_inquest(bool is_timeout, const Error* seen) {
   inquest_->is_timeout = is_timeout;
   inquest_->collectives = status_page_.started();
   inquest_->call = current_ != nullptr ? current_->arguments.call : 0;
+  if (const Task* const task = first_open())
+    inquest_->number = static_cast<std::int64_t>(task->entry.sequence);
   auto& parts = inquest_->awaited;
   if (seen != nullptr)
-    parts.push_back({.member = seen->peer, .has_ended = true, .text = seen->message});
+    parts.push_back(
+        {.member = seen->peer,
+         .seen = seen->reason == FailureReason::left ? FailureReason::left : FailureReason::gone,
+         .text = seen->message});
   for (const int peer : connections_.unanswered())
     if (std::ranges::find(parts, peer, &Inquest::Awaited::member) == parts.end())
       parts.push_back({.member = peer,
-                       .is_cut = true,
+                       .seen = FailureReason::link,
                        .text = str("rank ", peer, " acknowledges nothing that was sent to it")});
   for (const Awaited& awaited : awaited_) {
     const int peer = awaited.waiting.peer;
@@ -176,7 +187,7 @@ void Scheduler::begin_inquest(bool is_timeout, const Error* seen) {
   };
   std::ranges::stable_sort(parts, [&](const auto& a, const auto& b) {
     const auto is_awaited = [](const Inquest::Awaited& part) {
-      return !part.has_ended && !part.is_cut;
+      return part.seen == FailureReason::unknown;
     };
     return std::pair(is_awaited(a), distance(a)) < std::pair(is_awaited(b), distance(b));
   });
@@ -188,10 +199,10 @@ void Scheduler::begin_inquest(bool is_timeout, const Error* seen) {
 std::optional<Error> Scheduler::mismatch() const {
   const auto other = status_page_.other_call();
   if (current_ == nullptr || !other) return std::nullopt;
-  return peer_error(-1, "ranks disagree on call ", current_->entry.sequence, " of communicator ",
-                    options_.communicator, ": rank ", options_.rank, " calls ",
-                    describe_call(other->ours), "; rank ", other->rank, " calls ",
-                    describe_call(other->theirs));
+  return peer_failure(FailureReason::mismatch, -1, "ranks disagree on call ",
+                      current_->entry.sequence, " of communicator ", options_.communicator,
+                      ": rank ", options_.rank, " calls ", describe_call(other->ours), "; rank ",
+                      other->rank, " calls ", describe_call(other->theirs));
 }
 
 void Scheduler::go_on_with_inquest() {
@@ -204,10 +215,13 @@ void Scheduler::go_on_with_inquest() {
     fail(*verdict, own_part());
 }
 
+const Task* Scheduler::first_open() const {
+  if (current_ != nullptr) return current_;
+  return messages_.empty() ? nullptr : messages_.front();
+}
+
 std::string Scheduler::own_part() {
-  const Task* task = current_ != nullptr  ? current_
-                     : !messages_.empty() ? messages_.front()
-                                          : nullptr;
+  const Task* const task = first_open();
   if (task == nullptr) return {};
   std::string out = str("; rank ", options_.rank, " aborted call ", task->entry.sequence, " (",
                         name(task->entry.collective), ", plan ", task->entry.plan.data(),
@@ -241,7 +255,7 @@ void Scheduler::fail(const Error& error, const std::string& own_part) {
     failed_.store(true, std::memory_order_release);
     // First what says most: who sees the others looks whether this has come, too.
     group_.give_up(told);
-    status_page_.give_up(fault, error.message);
+    status_page_.give_up(fault, error);
     connections_.abort(fault);
     if (StreamCalls* const on_streams = on_streams_.load(std::memory_order_acquire))
       on_streams->abort(fault);
@@ -287,7 +301,9 @@ void Scheduler::look_at_device() {
   }
   const bool has_failed = failed_.load(std::memory_order_acquire);
   if (const Status works = has_failed ? Status() : on_streams.check_device(); !works.ok()) {
-    fail(works.error());
+    Error broken = works.error();
+    broken.reason = FailureReason::device;
+    fail(broken);
     return;
   }
   if (has_failed || !on_streams.is_busy()) {

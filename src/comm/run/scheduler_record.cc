@@ -107,9 +107,12 @@ std::optional<Error> Scheduler::overdue_launch(std::int64_t now) const {
   const auto outside = std::ranges::find_if(waits, &trace::Waiting::waits_outside);
   if (outside != waits.end())
     return timeout_error(outside->peer, late, ": a kernel waited for ", trace::describe(*outside));
-  return timeout_error(options_.rank, late,
-                       ". No kernel is seen to wait for a peer: the stream stands, as a rule "
-                       "because work before the call does not end");
+  Error stuck =
+      timeout_error(options_.rank, late,
+                    ". No kernel is seen to wait for a peer: the stream stands, as a rule "
+                    "because work before the call does not end");
+  stuck.reason = FailureReason::device;
+  return stuck;
 }
 
 void Scheduler::close_record(const Error& error) {

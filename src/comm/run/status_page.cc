@@ -4,9 +4,18 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/rank.h"
 #include "transport/fault.h"
 
 namespace unisono::comm {
+namespace {
+
+// A peer may have stored any number.
+FailureReason told_reason(FailureReason reason) {
+  return static_cast<std::size_t>(reason) < failure_reason_count ? reason : FailureReason::unknown;
+}
+
+}  // namespace
 
 StatusPage::StatusPage(sys::World& world, const std::string& name, int rank,
                        std::vector<int> neighbours, int ranks)
@@ -39,6 +48,16 @@ void StatusPage::leave(Departure how) {
   own_line_->departure.store(how, std::memory_order_relaxed);
 }
 
+Error StatusPage::ended_process(std::size_t neighbour) const {
+  const int rank = neighbours_[neighbour];
+  const Line& line = line_of(neighbour);
+  if (line.departure.load(std::memory_order_relaxed) == Departure::exit)
+    return peer_failure(FailureReason::left, rank, "rank ", rank, " left: its process ",
+                        line.process.pid, " has exited");
+  return peer_failure(FailureReason::gone, rank, "rank ", rank, " failed: its process ",
+                      line.process.pid, " has ended");
+}
+
 std::optional<Error> StatusPage::died(Departure least) {
   if (!memory_) return std::nullopt;
   if (watches_.empty())
@@ -52,8 +71,7 @@ std::optional<Error> StatusPage::died(Departure least) {
     if (!found) return std::nullopt;
     const std::size_t ended = from + *found;
     if (line_of(ended).departure.load(std::memory_order_relaxed) < least)
-      return peer_error(neighbours_[ended], "rank ", neighbours_[ended], " failed: its process ",
-                        line_of(ended).process.pid, " has ended");
+      return ended_process(ended);
     from = ended + 1;
   }
   return std::nullopt;
@@ -94,8 +112,11 @@ std::optional<StatusPage::OtherCall> StatusPage::other_call() const {
 
 // A fault is one word; but who sees it, or that this rank has closed a connection, shall see why,
 // too: release here, acquire in told().
-void StatusPage::give_up(const transport::Fault& fault, std::string_view why) {
-  own_line_->why.set(why);
+void StatusPage::give_up(const transport::Fault& fault, const Error& why) {
+  own_line_->why.set(why.message);
+  own_line_->reason = why.reason;
+  own_line_->finder = why.finder;
+  own_line_->call = why.call;
   own_line_->fault.store(transport::pack(fault), std::memory_order_release);
 }
 
@@ -108,11 +129,16 @@ std::optional<Error> StatusPage::told() const {
     const auto fault = transport::unpack_fault(word, ranks_);
     if (!fault) return transport::impossible_fault(neighbours_[i], word, ranks_);
     if (fault->kind == transport::Fault::Kind::disagreed)
-      return peer_error(-1, "rank ", neighbours_[i], " aborted the call: ", line_of(i).why.text());
+      return peer_failure(FailureReason::mismatch, -1, "rank ", neighbours_[i],
+                          " aborted the call: ", line_of(i).why.text());
     Error error = transport::told_error(neighbours_[i], *fault);
     // Connections tell that alone, the page also why.
     if (std::string why = line_of(i).why.text(); !error.aborted && !why.empty())
       error.message = std::move(why);
+    error.reason = told_reason(line_of(i).reason);
+    const auto finder = Rank::among(line_of(i).finder, ranks_);
+    error.finder = finder ? finder->number() : -1;
+    error.call = std::max<std::int64_t>(line_of(i).call, -1);
     return error;
   }
   return std::nullopt;

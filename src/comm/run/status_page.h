@@ -57,6 +57,13 @@ class StatusPage {
   }
   // Neighbours known not to have started the collective that this rank started last, in order.
   std::vector<int> absent() const;
+  // Whether a neighbour is in a collective that this rank has not started.
+  bool is_awaited() const {
+    return any_whose_line([](int) { return true; },
+                          [own = started()](const Line& line) {
+                            return line.started.load(std::memory_order_relaxed) > own;
+                          });
+  }
   // A neighbour whose collective of the same number as this rank's last one is another.
   struct OtherCall {
     int rank = -1;
@@ -89,7 +96,7 @@ class StatusPage {
     });
   }
   // This rank gives up for that fault, which `why` explains. Once; any thread.
-  void give_up(const transport::Fault& fault, std::string_view why);
+  void give_up(const transport::Fault& fault, const Error& why);
   // What a neighbour that gave up told: connections tell it too, but not those that were never
   // made.
   std::optional<Error> told() const;
@@ -108,12 +115,16 @@ class StatusPage {
     // Collectives whose fingerprints have been shown, and those of the last of them.
     std::atomic<std::uint64_t> shown{0};
     std::array<std::atomic<std::uint64_t>, kept_calls> calls{};
-    FixedText<448> why;  // of the fault
+    FixedText<448> why;  // of the fault; as are the next three
+    FailureReason reason = FailureReason::unknown;
+    int finder = -1;
+    std::int64_t call = -1;
     sys::ProcessIdentity process;
     std::atomic<Departure> departure{Departure::none};
   };
   static_assert(offsetof(Line, why) == 64);
   Line& line_of(std::size_t neighbour) const;
+  Error ended_process(std::size_t neighbour) const;
   // Whether there is a neighbour of whose line `says(line)` and of whose rank `matches(rank)`.
   template <class Matches, class Says>
   bool any_whose_line(Matches matches, Says says) const {

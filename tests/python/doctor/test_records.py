@@ -29,11 +29,14 @@ class Entry:
 
 @dataclass
 class Rank:
-    """A record of the world: its calls in order, and whom it found at fault (kind and rank)."""
+    """A record of the world: its calls in order, and whom it found at fault (kind and rank), for
+    what reason, and who found that."""
 
     calls: list[Entry] = field(default_factory=list)
     failure: tuple[str, int] | None = ("timeout", 1)
     message: str = "it failed"
+    reason: str = "unknown"
+    finder: int = -1
     leaves_dump: bool = True
 
 
@@ -63,7 +66,10 @@ def document(rank: int, ranks: list[Rank]) -> dict[str, Any]:
         kind, at_fault = ranks[rank].failure
         found["failure"] = {
             "kind": kind,
+            "reason": ranks[rank].reason,
             "rank": at_fault,
+            "finder": ranks[rank].finder,
+            "call": -1,
             "time_ns": 10**9,
             "message": ranks[rank].message,
         }
@@ -107,10 +113,21 @@ def test_a_group_that_the_program_aborted(tmp_path: Path) -> None:
 
 
 def test_both_ends_of_a_connection_that_the_ranks_found_broken(tmp_path: Path) -> None:
-    said = "the connection between rank 2 and rank 1 is broken, though both answer: no answer"
-    ranks = [Rank([*STUCK], ("peer", 1), said) for _ in range(4)]
-    found = examine(tmp_path, ranks)
+    broken = {"failure": ("peer", 1), "reason": "link", "finder": 2}
+    found = examine(tmp_path, [Rank([*STUCK], **broken) for _ in range(4)])
     assert (found.verdict, found.ranks) == ("network", ["rank 1", "rank 2"])
+
+
+@pytest.mark.parametrize("leaves_dump", [True, False])
+def test_a_rank_that_left_in_order_while_others_needed_it(
+    tmp_path: Path, leaves_dump: bool
+) -> None:
+    left = {"failure": ("peer", 1), "reason": "left", "finder": 0}
+    ranks = [Rank([*STUCK], **left) for _ in range(3)]
+    ranks[1] = Rank(STUCK[:-1], None, leaves_dump=leaves_dump)
+    found = examine(tmp_path, ranks)
+    assert (found.verdict, found.ranks) == ("never joined", ["rank 1"])
+    assert "exited in order, while they still needed it" in " ".join(found.evidence)
 
 
 @pytest.mark.parametrize(
