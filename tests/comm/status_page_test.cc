@@ -70,6 +70,16 @@ TEST_F(StatusPage, RanksAreElsewhereThatRunAndHaveNotStartedTheCall) {
   EXPECT_FALSE(elsewhere()) << "nobody waits for rank 8";
 }
 
+TEST_F(StatusPage, ARankIsAwaitedWhoseNeighbourIsInALaterCollective) {
+  EXPECT_FALSE(three_.is_awaited());
+  three_.joined();
+  EXPECT_FALSE(three_.is_awaited()) << "it waits for the others";
+  EXPECT_TRUE(five_.is_awaited());
+  five_.joined();
+  EXPECT_FALSE(five_.is_awaited());
+  EXPECT_TRUE(eight_.is_awaited());
+}
+
 TEST_F(StatusPage, TellsWhoseCallOfTheSameNumberIsAnother) {
   EXPECT_FALSE(three_.other_call());
   five_.shows(17);

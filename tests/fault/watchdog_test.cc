@@ -133,6 +133,46 @@ TEST_F(Watchdog, AProcessThatExitsInTheMiddleOfACallWritesItsRecord) {
   EXPECT_TRUE(state == "scheduled" || state == "started") << state;
 }
 
+TEST_F(Watchdog, ARankThatLeavesWhileANeighbourWaitsWritesItsRecord) {
+  const std::string waiting = directory_ + "/waiting";
+  const auto all = run(2, [&](Communicator& communicator) -> std::string {
+    if (!communicator.barrier().ok()) return "no barrier";
+    if (communicator.rank() == 1) {
+      if (!eventually([&] { return std::filesystem::exists(waiting); })) return "nobody waits";
+      std::filesystem::remove(waiting);
+      return communicator.destroy().ok() ? "" : "not destroyed";
+    }
+    float value = 1;
+    Call call{};
+    call.collective = Collective::all_reduce;
+    call.input = call.output = &value;
+    call.count = 1;
+    auto work = communicator.submit(call);
+    if (!work.ok()) return work.error().describe();
+    const auto has_started = [&] {
+      return json::parse(communicator.dump_record())
+                 ->find("collectives")
+                 ->array()
+                 .back()
+                 .find("state")
+                 ->string() == "started";
+    };
+    if (!eventually(has_started)) return "the call does not start";
+    std::ofstream(waiting).flush();
+    const Status status = work->wait();
+    return status.ok() ? "it works" : name(status.error().reason);
+  });
+  EXPECT_EQ(all[0].said, "left");
+  EXPECT_EQ(all[1].said, "");
+  const auto records = dumps();
+  ASSERT_TRUE(records.contains(1));
+  EXPECT_EQ(records.at(1).find("cause")->string(), "left");
+  ASSERT_TRUE(records.contains(0));
+  EXPECT_EQ(records.at(0).find("failure")->find("reason")->string(), "left");
+  EXPECT_EQ(records.at(0).find("failure")->find("finder")->integer(), 0);
+  EXPECT_EQ(records.at(0).find("failure")->find("call")->integer(), 1);
+}
+
 // Two communicators fail where no file can grow: a full disk as far as the process can tell.
 TEST_F(Watchdog, AFullDiskIsSaidOnceAndTheCallsTellTheirOwnErrors) {
   const auto all = run(2, [](Communicator& communicator) -> std::string {
