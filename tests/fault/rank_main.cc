@@ -10,6 +10,10 @@
 //                       on), slow (they compute for --for-ms), black-hole (nothing reaches them any
 //                       more), half-open (nothing reaches them on one connection for data)
 //   --victims 2,3       all at once, when the first of them gets there
+//   --beside THING      what a victim has besides when it is hurt: nothing, child (a process that
+//   was
+//                       forked from it and outlives it), thread (that computes), pending (calls
+//                       that were started and not waited for)
 //   --at ROUND          before which call
 //   --after-us TIME     or this long after it began
 //   --for-ms TIME       -1: until a call of each other rank has failed
@@ -29,7 +33,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -51,6 +58,7 @@ struct Options {
   std::string stem;
   std::string kind = "run";
   std::vector<int> victims;
+  std::string beside = "nothing";
   int at = 0;
   long after_us = 0;
   long for_ms = 0;
@@ -77,6 +85,7 @@ bool read(int argc, char** argv, Options& out) {
   out.stem = take("--stem", "");
   out.kind = take("--kind", out.kind);
   out.victims = numbers_of(take("--victims", ""));
+  out.beside = take("--beside", out.beside);
   out.at = std::atoi(take("--at", "0").c_str());
   out.after_us = std::atol(take("--after-us", "0").c_str());
   out.for_ms = std::atol(take("--for-ms", "0").c_str());
@@ -168,6 +177,7 @@ class Rank {
       if (round == options_.at) call.timeout = std::chrono::milliseconds(options_.timeout_ms);
       if (options_.kind != "run" && is_victim(rank_) && round == options_.at) {
         wait_for_all();
+        take_along();
         if (options_.kind == "return") return 5;
         if (options_.after_us == 0)
           hurt();
@@ -225,6 +235,34 @@ class Rank {
     }
   }
 
+  // The child ends when the test's other ranks have failed, or with the test at the latest.
+  void take_along() {
+    if (options_.beside == "child") {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        for (int waited = 0; waited < 60'000 && !others_have_failed(); ++waited)
+          std::this_thread::sleep_for(1ms);
+        ::_exit(0);
+      }
+    } else if (options_.beside == "thread") {
+      std::thread([] {
+        static std::atomic<std::uint64_t> turns{0};
+        for (;;) turns.fetch_add(1, std::memory_order_relaxed);
+      }).detach();
+    } else if (options_.beside == "pending") {
+      // The calls run on while the communicator is destroyed.
+      static std::array<std::vector<float>, 3> buffers;
+      for (std::vector<float>& data : buffers) {
+        data.assign(static_cast<std::size_t>(options_.elements), 1.0F);
+        unisono::Call call{};
+        call.collective = unisono::Collective::all_reduce;
+        call.input = call.output = data.data();
+        call.count = options_.elements;
+        if (auto work = world_.submit(call); work.ok()) pending_.push_back(*work);
+      }
+    }
+  }
+
   void hurt() {
     publish(options_.stem + "-hurt", now_ns());
     const std::string& kind = options_.kind;
@@ -278,6 +316,7 @@ class Rank {
   // Known after the communicator is destroyed, too.
   const int rank_;
   const int size_;
+  std::vector<unisono::Work> pending_;
   const std::set<int> control_;  // sockets that there were before any for data
 };
 
