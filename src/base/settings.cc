@@ -64,7 +64,7 @@ constexpr std::array rows{
     SettingRow{
         Setting::selection_file, "UNISONO_SELECTION_FILE", text, "",
         "A selection table (JSON) that takes precedence over the built-in one; `unisono tune` "
-        "writes one from simulations, bench/selection_table.py one from measurements."},
+        "writes one from simulations, studies/selection/table.py one from measurements."},
     SettingRow{Setting::simple_slots, "UNISONO_SLOTS", integer, "8",
                "Slots in each connection's buffer, for every protocol (nccl.txt V-C: NCCL_STEPS)."},
     SettingRow{Setting::simple_slot_bytes, "UNISONO_SIMPLE_SLOT_BYTES", size_bytes, "0",

@@ -36,7 +36,7 @@ from unisono.simulate import (
 from unisono.simulate.calibrate import split
 from unisono.simulate.predict import Prediction
 
-RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "studies" / "results"
 GPU_TABLE = RESULTS / "gpu_bench_interpreted_4.txt"
 
 TRUTH = {

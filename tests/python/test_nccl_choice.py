@@ -18,7 +18,7 @@ from unisono.simulate.calibrate import split
 from unisono.simulate.nccl import GENERATIONS, Call, Choice, channels, choose, formula_us
 from unisono.simulate.nccl_chain import chain_plan
 
-RESULTS = Path(__file__).resolve().parents[2] / "bench" / "results"
+STUDIES = Path(__file__).resolve().parents[2] / "studies"
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -111,15 +111,15 @@ def test_the_device_bench_is_read_in_graphs(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize(
     ("cluster", "file", "model", "median", "ninetieth"),
     [
-        ("hgx_h200_4_nccl", "gpu_nccl_choice_4.json", "flows", 0.05, 0.15),
-        ("hgx_h200_4_nccl", "gpu_nccl_choice_4_unfitted.json", "flows", 0.05, 0.15),
-        ("a3_mega", "public_nccl_16xh100.json", "loggops", 0.05, 0.15),
+        ("hgx_h200_4_nccl", "results/gpu_nccl_choice_4.json", "flows", 0.05, 0.15),
+        ("hgx_h200_4_nccl", "results/gpu_nccl_choice_4_unfitted.json", "flows", 0.05, 0.15),
+        ("a3_mega", "simulator/public_nccl/16xh100.json", "loggops", 0.05, 0.15),
     ],
 )
 def test_measured_times_of_nccl_are_met(
     cluster: str, file: str, model: str, median: float, ninetieth: float
 ) -> None:
-    points = read_measurements(RESULTS / file, "nccl")
+    points = read_measurements(STUDIES / file, "nccl")
     errors, refused = Predictor(load_cluster(cluster).file, model).check(points)
     assert not refused
     off = sorted(abs(error.relative) for error in errors)
@@ -134,7 +134,7 @@ def test_the_chain_is_a_right_all_reduce(ranks: int, protocol: str, channels: in
 
 
 def test_the_tree_of_a_node_is_met() -> None:
-    path = RESULTS / "gpu_nccl_protocols_4.json"
+    path = STUDIES / "results" / "gpu_nccl_protocols_4.json"
     points = [one for one in read_measurements(path, "nccl") if one.algorithm == "tree"]
     held = split(points)[1]
     errors = Predictor(load_cluster("hgx_h200_4_nccl_tree").file, "flows").errors(held)

@@ -20,7 +20,7 @@ from unisono.simulate import nccl, read_measurements
 from unisono.simulate.nccl.tables import tables_of
 
 ROOT = Path(__file__).resolve().parents[2]
-MACHINES = ROOT / "bench" / "simulate_accuracy" / "machines"
+MACHINES = ROOT / "studies" / "simulator" / "machines"
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
 
@@ -111,7 +111,7 @@ def test_output_that_says_too_little_is_refused(text: str, match: str) -> None:
 
 def test_a_calibration_fits_and_is_written() -> None:
     machine = nccl.load_machine(MACHINES / "dgxc_h100.yaml")
-    path = ROOT / "bench" / "results" / "public_nccl_8xh100_dgxc.json"
+    path = ROOT / "studies" / "simulator" / "public_nccl" / "8xh100_dgxc.json"
     points = nccl.read_points(path, machine)
     done = nccl.calibrate_machine(machine, points, ["a"])
     assert done.held < 0.08
@@ -136,7 +136,7 @@ def test_too_few_points_are_refused() -> None:
 
 
 def test_all_to_alls_of_nccl_can_be_held(tmp_path: Path) -> None:
-    path = ROOT / "bench" / "results" / "public_nccl_8xb200_vultr.json"
+    path = ROOT / "studies" / "simulator" / "public_nccl" / "8xb200_vultr.json"
     assert not [r for r in read_measurements(path, "nccl") if r.collective == "all_to_all"]
     out = tmp_path / "a.json"
     check_nccl("hgx_b200", [path], "all_to_all", out)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LINES = runpy.run_path(str(ROOT / "bench" / "program_lines.py"))
+LINES = runpy.run_path(str(ROOT / "studies" / "language" / "program_lines.py"))
 PAGE = (ROOT / "docs" / "how-to" / "write-an-algorithm.md").read_text(encoding="utf-8")
 SECTION = PAGE[PAGE.index("## The library") : PAGE.index("## How long it takes")]
 LIBRARY = sorted((ROOT / "examples" / "language").glob("*.py"))

@@ -1,6 +1,7 @@
 """Random edits of the library's programs: none gives a plan that is wrong.
 
-bench/program_mutation.py tries all of them; bench/results/program_mutation.txt has its counts.
+studies/language/program_mutation.py tries all of them; studies/results/program_mutation.txt has its
+counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""bench/selection_grid.py, _fit.py and _table.py: judging, fitting, a table of the fastest."""
+"""studies/selection/{grid,fit,table}.py: judging, fitting, a table of the fastest."""
 
 import json
 import os
@@ -11,17 +11,17 @@ import pytest
 from unisono import _unisono as native
 from unisono import plans
 
-BENCH = Path(__file__).parents[2] / "bench"
+STUDY = Path(__file__).parents[2] / "studies" / "selection"
 
 
 @pytest.fixture
 def grids(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
-    import selection_fit
-    import selection_grid
+    monkeypatch.syspath_prepend(str(STUDY))
+    import fit
+    import grid
 
-    yield selection_grid, selection_fit
-    for name in ("selection_grid", "selection_fit"):
+    yield grid, fit
+    for name in ("grid", "fit"):
         del sys.modules[name]
 
 
@@ -96,11 +96,11 @@ def test_a_fit_finds_back_to_the_parameters_that_made_the_times(grids, tmp_path)
 
 @pytest.fixture
 def tables(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
-    import selection_table
+    monkeypatch.syspath_prepend(str(STUDY))
+    import table
 
-    yield selection_table
-    for name in ("selection_grid", "selection_table"):
+    yield table
+    for name in ("grid", "table"):
         del sys.modules[name]
 
 
@@ -110,7 +110,7 @@ def test_a_table_of_what_was_fastest_is_right(tables, tmp_path):
     write_grid(grid, lambda one: 1 / one.time_us)
     table.write_text(json.dumps(tables.table_of(grid)))
     outcome = subprocess.run(
-        [sys.executable, BENCH / "selection_grid.py", "check", grid],
+        [sys.executable, STUDY / "grid.py", "check", grid],
         env={**os.environ, "UNISONO_SELECTION_FILE": str(table)},
         capture_output=True, text=True, timeout=180,
     )  # fmt: skip

@@ -25,7 +25,7 @@ from unisono.simulate import (
 
 CLUSTERS = Path(__file__).resolve().parents[2] / "clusters"
 TEXT = (CLUSTERS / "frontier.yaml").read_text()
-GPU_TABLE = CLUSTERS.parent / "bench" / "results" / "gpu_bench_interpreted_4.txt"
+GPU_TABLE = CLUSTERS.parent / "studies" / "results" / "gpu_bench_interpreted_4.txt"
 
 
 def test_every_built_in_cluster_runs_a_ring_within_and_beyond_a_node() -> None:

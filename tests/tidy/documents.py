@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tidy.results import is_result
 from tidy.tree import Violation, lines_of, text_files
 
 MAX_COLUMNS = 120
@@ -16,11 +17,7 @@ _READER = re.compile(r"\bfor\b")
 
 def _pages(root: Path) -> list[Path]:
     """Everything in Markdown but tables of measurements, which programs write."""
-    return [
-        path
-        for path in text_files(root)
-        if path.suffix == ".md" and path.parent != root / "bench" / "results"
-    ]
+    return [path for path in text_files(root) if path.suffix == ".md" and not is_result(root, path)]
 
 
 def wide_lines(root: Path) -> list[Violation]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tidy import documents
-from tidy.results import FOLDER
+from tidy.results import FOLDERS
 from tidy.tree import ROOT, Violation, report
 
 Rule = Callable[[Path], list[Violation]]
@@ -31,7 +31,7 @@ def test_this_tree_keeps_the_rule(rule: Rule) -> None:
 def test_a_clean_tree_passes(rule: Rule, tmp_path: Path) -> None:
     write(tmp_path, "docs/how-to/tea.md", f"# Make tea\n\n{LEAD}\n| {'x' * 200} |\n{'ü' * 120}\n")
     write(tmp_path, "docs/decisions/0001-tea.md", "# Tea\n\n**Question.** Which?\n")
-    write(tmp_path, f"{FOLDER}/tea.md", "x" * 200)
+    write(tmp_path, f"{FOLDERS[1]}/tea.md", "x" * 200)
     assert rule(tmp_path) == []
 
 

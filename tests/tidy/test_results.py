@@ -1,4 +1,4 @@
-"""Holds the rules on bench/results against the tree, and proves that each can fail."""
+"""Holds the rules on results against the tree, and proves that each can fail."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 from tidy import results
-from tidy.results import FOLDER
+from tidy.results import FOLDERS, MOST_FILES
 from tidy.tree import ROOT, Violation, report
+
+FOLDER = FOLDERS[0]
 
 Rule = Callable[[Path], list[Violation]]
 
 ALL_RULES: list[Rule] = [
+    results.too_many_results,
     results.dated_results,
     results.unshown_results,
     results.missing_results,
@@ -60,6 +63,21 @@ def test_a_result_that_no_page_names_is_found(page: str, small_tree: Path) -> No
     add(small_tree, "docs/tea.md", page)
     add(small_tree, f"{FOLDER}/cups.txt", f"as in {FOLDER}/tea.txt and tea_pots_4.txt")
     assert len(results.unshown_results(small_tree)) == 5
+
+
+def test_more_files_than_the_limit_are_found(small_tree: Path) -> None:
+    for number in range(MOST_FILES - 4):
+        add(small_tree, f"{FOLDERS[number % 2]}/cups_{number}.txt", "")
+    assert results.too_many_results(small_tree) == []
+    add(small_tree, f"{FOLDERS[1]}/one_more.txt", "")
+    (one,) = results.too_many_results(small_tree)
+    assert one.message.startswith(f"{MOST_FILES + 1} files")
+
+
+def test_a_mention_is_of_its_folders_file(small_tree: Path) -> None:
+    add(small_tree, "docs/cup.md", f"`{FOLDERS[1]}/tea.txt`\n")
+    (one,) = results.missing_results(small_tree)
+    assert one.path == "docs/cup.md"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tidy import words
-from tidy.results import FOLDER
+from tidy.results import FOLDERS
 from tidy.tree import ROOT, report
 
 
@@ -53,7 +53,7 @@ def test_a_retired_word_is_found(name: str, text: str, line: int, tmp_path: Path
         ("src/tea.cc", "// beside\nint beside;\n"),
         ("include/tea.h", '#include "beside.h"\n'),
         ("tests/tea.cc", 'call("beside");\n'),
-        (f"{FOLDER}/tea.md", "beside\n"),
+        (f"{FOLDERS[1]}/tea.md", "beside\n"),
     ],
 )
 def test_names_code_and_other_words_pass(name: str, text: str, tmp_path: Path) -> None:

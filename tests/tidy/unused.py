@@ -37,7 +37,7 @@ ALLOWED: dict[str, str] = {
 }
 
 _CXX_FOLDERS = {"bench", "bindings", "examples", "include", "src", "tests"}
-_PYTHON_FOLDERS = {"bench", "python", "tests", "tools"}
+_PYTHON_FOLDERS = {"bench", "python", "studies", "tests", "tools"}
 _CXX_PRODUCT = ("src/", "bindings/")
 _PYTHON_PRODUCT = "python/unisono/"
 _USE = re.compile(r"(::\s*)?\b([A-Za-z_]\w*)\b(\s*[(<])?")

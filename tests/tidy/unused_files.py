@@ -75,7 +75,7 @@ def unused_files(root: Path) -> list[Violation]:
                 or any(user.startswith("tools/") for user in mentions.named[path.name])
                 or top == "include"
             )
-        elif path.suffix == ".py" and top in {"bench", "python", "tests", "tools"}:
+        elif path.suffix == ".py" and top in {"bench", "python", "studies", "tests", "tools"}:
             users = mentions.imported[path.stem] | mentions.named[path.name]
             is_used = bool(users - {file})
         elif path.suffix == ".cmake":

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tidy.results import is_result
 from tidy.tree import CXX_SUFFIXES, Violation, lines_of, text_files
 
 # What the project no longer says -> what it says instead.
@@ -106,7 +107,7 @@ def _passages(root: Path, path: Path) -> Iterator[Passage]:
     top = path.relative_to(root).parts[0]
     if top == "tests":  # no user reads them, and inputs may say anything
         return
-    if path.suffix == ".md" and path.parent != root / "bench" / "results":
+    if path.suffix == ".md" and not is_result(root, path):
         yield from _of_document(path)
     elif path.suffix in {".py", ".pyi"}:
         yield from _of_python(path)

@@ -41,7 +41,7 @@ Parameters parameters_of(const CostModel& model);
 CostModel cost_model_of(const Parameters& parameters);
 
 // The host engine's costs. The numbers were searched for at random, and some adjusted, so that most
-// choices are right on grids (bench/selection_grid.py) measured with a core for each rank, on 32
+// choices are right on grids (studies/selection/grid.py) measured with a core for each rank, on 32
 // cores at 3 to 16 ranks and on 2 cores at 2; they need only be right in proportion. Between nodes
 // all protocols send the same, and Simple wins; there a byte costs more than over the loopback of
 // those machines (0.45 ns), so that networks slower than it get plans that send little.

@@ -18,7 +18,7 @@
 namespace unisono::comm {
 namespace {
 
-// Measured on 4 H200 by tools/gpu_test (bench/results/gpu_bench_interpreted_4.txt).
+// Measured on 4 H200 by tools/gpu_test (studies/results/gpu_bench_interpreted_4.txt).
 constexpr double launch_us = 4;
 constexpr double hop_us = 5;
 // A message more that a thread block takes in turn to combine it.

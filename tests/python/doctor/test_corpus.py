@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-CORPUS = Path(__file__).parents[3] / "bench" / "hangs"
+CORPUS = Path(__file__).parents[3] / "studies" / "hangs"
 
 
 def run(program: str, *arguments: str) -> str:

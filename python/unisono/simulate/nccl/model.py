@@ -40,7 +40,7 @@ def to_yaml(values: Mapping[str, float], widths: Widths, sites: Sequence[str]) -
         "factors": {name: round(math.exp(value), 4) for name, value in sorted(values.items())},
         "widths": {kind: round(math.exp(w), 3) for kind, w in widths.by_kind.items()},
     }
-    head = "# Written by bench/simulate_accuracy/unfitted.py --write; see docs/how-to/simulate.md\n"
+    head = "# Written by studies/simulator/unfitted.py --write; see docs/how-to/simulate.md\n"
     text: str = yaml.safe_dump(document, sort_keys=False)
     return head + text
 
