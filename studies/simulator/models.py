@@ -68,7 +68,7 @@ def read_netbed() -> tuple[ClusterFile, list[Measurement]]:
 def read_netbed_of_pairs() -> tuple[ClusterFile, list[Measurement]]:
     """All algorithms at 16 MiB on four nodes of two ranks."""
     rows = []
-    text = (ROOT / "bench" / "results" / "netbed_4x2_200mbit.txt").read_text()
+    text = (ROOT / "bench" / "results" / "netbed_4x2.txt").read_text()
     for words in map(str.split, text.splitlines()):
         if len(words) == 8 and re.fullmatch(r"[0-9.]+", words[2]):
             rows.append(

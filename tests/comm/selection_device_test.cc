@@ -115,7 +115,7 @@ bool does_as(const algorithm::Entry& entry, std::string_view algorithm, int rank
   return exchange && wanted && *exchange == *wanted;
 }
 
-// As measured on 4 H200: bench/results/gpu_reduce.txt.
+// As measured on 4 H200: bench/results/gpu_kernel_choices.txt.
 TEST(Selection, OnADeviceAReduceIsOneHopThenARingInLinesThenInTiles) {
   Selection selection = device_selection(4);
   const auto best = [&](std::uint64_t bytes) {

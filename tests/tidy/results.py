@@ -13,7 +13,7 @@ from pathlib import Path
 from tidy.tree import Violation, lines_of, project_files, text_files
 
 FOLDERS = ("bench/results", "studies/results")
-MOST_FILES = 120
+MOST_FILES = 60
 _DATED = re.compile(
     r"(?:19|20)\d\d-?[01]\d|(?:^|_)(?:again|afternoon|before|evening|last|later|morning|night|noon)"
     r"(?:_|$)"

@@ -12,7 +12,7 @@ from parts import GATE, Context, Measured, Part, torchrun, unisono
 
 BENCH = ROOT / "bench"
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
-# An error after a peer was killed; bench/results/gpu_faults_2.txt has what is usual.
+# An error after a peer was killed; bench/results/faults.txt has what is usual.
 LATEST_MS = 2000
 # gpu_training.py has 8 layers; so many show the same overlap in less time.
 LAYERS = "4"

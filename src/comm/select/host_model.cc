@@ -62,7 +62,7 @@ class HostModel : public EngineModel {
     // A root needs as many messages as there are others. Of more, those who wait wake up one after
     // another, which the busiest rank's messages do not tell: by two_shot, with (p - 1)^2, 4 ranks
     // on 2 cores took 1.5 to 3.7 times the time of the best tree or ring, and 16 ranks with a core
-    // each 1 to 3.2 times from 8 KiB on (bench/results/rooted_64_cores.txt).
+    // each 1 to 3.2 times from 8 KiB on (bench/results/broadcast.txt).
     const int others = ranks - 1;
     if (has_root(entry.collective) && cost.messages_of_all > others && others > 0)
       return us * static_cast<double>(cost.messages_of_all) / others;
