@@ -1,7 +1,9 @@
-# Every bench/<name>_bench.cc becomes the program <name>_bench, built on request only: one by its
-# name, all by `benches`.
+# Every bench/<folder>/<name>_bench.cc becomes the program <name>_bench, built on request only: one
+# by its name, all by `benches`.
 
-file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*_bench.cc")
+file(GLOB bench_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/*/*_bench.cc")
+# `unisono bench --against` compiles the ranks of other libraries where they are installed.
+list(FILTER bench_sources EXCLUDE REGEX "/bench/peers/")
 if(NOT UNISONO_LIBFABRIC_INCLUDE)
   list(FILTER bench_sources EXCLUDE REGEX "/ofi_bench\\.cc$")
 endif()
@@ -14,7 +16,7 @@ foreach(source IN LISTS bench_sources)
 endforeach()
 
 # A driver that does nothing, by the name that drivers have, for gpu_call_bench.
-file(GLOB stub_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/stub_driver/*.cc")
+file(GLOB stub_sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/bench/gpu/stub_driver/*.cc")
 add_library(stub_driver SHARED EXCLUDE_FROM_ALL ${stub_sources})
 set_target_properties(stub_driver PROPERTIES OUTPUT_NAME cuda SUFFIX ".so.1"
   LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/stub_driver")

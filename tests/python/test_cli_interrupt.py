@@ -1,4 +1,7 @@
-"""Ctrl-C ends commands soon, whatever runs in them; bench/interrupts.py times all of them."""
+"""Ctrl-C ends commands soon, whatever runs in them.
+
+bench/commands/interrupts.py times all of them.
+"""
 
 import resource
 import runpy
@@ -10,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-INTERRUPTS = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "interrupts.py"))
+INTERRUPTS = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "commands" / "interrupts.py"))
 BUSY_SECONDS = 2.0
 # The process ends 0.1 s after the signal. Seconds of the processor do not depend on other work; a
 # command that does not end goes on to use them.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-RESOURCES = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "kernel_resources.py"))
+RESOURCES = runpy.run_path(str(Path(__file__).parents[2] / "bench" / "gpu" / "kernel_resources.py"))
 
 REPORT = """\
 ptxas info    : Compiling entry function 'one' for 'sm_80'

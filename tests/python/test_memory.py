@@ -86,7 +86,7 @@ def test_the_report_is_what_the_processes_grew_by(tmp_path):
 def test_the_bench_measures_and_keeps_the_limit(tmp_path):
     rows = tmp_path / "rows.json"
     outcome = launch(
-        ["bench/memory.py", "--communicators", "3", "--json", str(rows)], 3, timeout=180
+        ["bench/cpu/memory.py", "--communicators", "3", "--json", str(rows)], 3, timeout=180
     )
     assert outcome.exit_code == 0
     stages = json.loads(rows.read_text())["rows"]

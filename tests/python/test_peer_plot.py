@@ -1,11 +1,11 @@
-"""bench/peer_plot.py: the plot of the README is what its result says."""
+"""bench/gpu/peer_plot.py: the plot of the README is what its result says."""
 
 import json
 import runpy
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PLOT = runpy.run_path(str(ROOT / "bench" / "peer_plot.py"))
+PLOT = runpy.run_path(str(ROOT / "bench" / "gpu" / "peer_plot.py"))
 RESULT = ROOT / "bench" / "results" / "gpu_nccl_4.json"
 PICTURE = ROOT / "docs" / "images" / "nccl_4_h200.svg"
 

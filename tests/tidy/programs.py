@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tidy.tree import Violation, lines_of, project_files
 
-FOLDERS = ("studies",)
+FOLDERS = ("bench", "studies")
 # The ranks of `unisono bench --against`, which it starts itself.
 NOT_RUN_BY_HAND = {"bench/peers/gloo_bench.py", "bench/peers/mpi_bench.cc"}
 _MAIN = re.compile(r'^if __name__ == "__main__":', re.MULTILINE)

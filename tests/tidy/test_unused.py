@@ -188,7 +188,7 @@ def test_a_python_function_that_only_tests_use_is_found(tmp_path: Path) -> None:
         ("python/unisono/tea.py", "python/unisono/__init__.py", "from unisono import tea\n"),
         ("python/unisono/tea.py", "python/unisono/__init__.py", "import_module('unisono.tea')\n"),
         ("bench/tea.py", "docs/how-to/brew.md", "Run `bench/tea.py`.\n"),
-        ("bench/tea_bench.cc", "docs/how-to/brew.md", "Run `tea_bench`.\n"),
+        ("bench/cpu/tea_bench.cc", "docs/how-to/brew.md", "Run `tea_bench`.\n"),
         ("tools/tea", "docs/how-to/brew.md", "Run `tools/tea`.\n"),
         ("cmake/Tea.cmake", "CMakeLists.txt", "include(Tea)\n"),
     ],

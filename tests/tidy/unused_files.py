@@ -82,7 +82,7 @@ def unused_files(root: Path) -> list[Violation]:
             is_used = bool((mentions.named[path.stem] | mentions.named[path.name]) - {file})
         elif path.suffix == "" and top == "tools":
             is_used = bool(mentions.named[path.name] - {file})
-        elif path.match("bench/*_bench.cc"):
+        elif path.match("bench/*/*_bench.cc"):
             is_used = bool(mentions.named[path.stem] - {file})
         else:
             continue

@@ -23,7 +23,7 @@ import gate  # noqa: E402
 import gpu_parts  # noqa: E402
 import parts  # noqa: E402
 from builds import Build, GateError  # noqa: E402
-from parts import Context, Measured, lines_of  # noqa: E402
+from parts import Context, Measured  # noqa: E402
 
 AFTER = Build("after", "0" * 40, Path("after"))
 FOREVER = Context(0, Path(), float("inf"))
@@ -47,11 +47,6 @@ def test_the_cpu_gate_has_calls_sockets_training_start_and_memory() -> None:
         "calls", "gather", "messages", "sockets-2x1-small", "sockets-2x1-large",
         "sockets-8x1-small", "sockets-8x1-large", "ddp", "start", "memory",
     ]  # fmt: skip
-
-
-def test_the_lines_of_the_benches_are_read() -> None:
-    text = "2 ranks\nall_gather 65536 B     4.951 us\nstep         2 ranks     1234.5 us\n"
-    assert lines_of(text) == {"all_gather 65536 B": 4.951, "step 2 ranks": 1234.5}
 
 
 class Canned(Context):

@@ -339,3 +339,14 @@ def test_the_command_measures_reports_and_exits_so(
     assert run(Bench(after=1.5)) == SLOWER
     assert "SLOWER" in (folder / "report.txt").read_text()
     assert run(Bench(), "--report") == SLOWER
+
+
+@pytest.mark.parametrize("place", ["bench", "bench/cpu"])
+def test_both_builds_get_the_same_bench_where_their_own_is(place: str, tmp_path: Path) -> None:
+    own = tmp_path / place
+    own.mkdir(parents=True)
+    (own / "call_bench.cc").write_text("// an older bench\n")
+    builds.share_bench(tmp_path)
+    for name in builds.SHARED_BENCH:
+        assert (own / name).read_text() == (ROOT / "bench" / "cpu" / name).read_text()
+    assert len(list(tmp_path.rglob("*.*"))) == len(builds.SHARED_BENCH)

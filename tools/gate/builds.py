@@ -17,7 +17,7 @@ from store import AFTER, BEFORE
 ROOT = Path(__file__).resolve().parents[2]
 ISOLATION = Path(__file__).resolve().parent / "isolation"
 # Both builds are measured by the same bench: what the gate's own checkout has.
-SHARED_BENCH = ("bench/call_bench.cc", "bench/processes.h")
+SHARED_BENCH = ("call_bench.cc", "processes.h")
 # The published ratios are to NCCL without NVLink multicast, which not every machine permits.
 NO_MULTICAST = {"NCCL_NVLS_ENABLE": "0", "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1"}
 
@@ -145,8 +145,7 @@ def make(build: Build, folder: Path, *, cuda: bool, log: Path) -> float:
     build.source.mkdir(parents=True)
     with tarfile.open(archive_of(folder, build.name)) as archive:
         archive.extractall(build.source, filter="data")
-    for name in SHARED_BENCH:
-        shutil.copy2(ROOT / name, build.source / name)
+    share_bench(build.source)
     environment = dict(os.environ)
     if shutil.which("ccache"):
         environment.setdefault("CMAKE_CXX_COMPILER_LAUNCHER", "ccache")
@@ -169,6 +168,15 @@ def make(build: Build, folder: Path, *, cuda: bool, log: Path) -> float:
         raise GateError(f"Python imports {found.stdout.strip()}, not {build.site}{found.stderr}")
     mark.touch()
     return time.monotonic() - began
+
+
+def share_bench(source: Path) -> None:
+    """Copies the bench of calls to where a source has its own; older ones have it in bench."""
+    place = source / "bench" / "cpu"
+    if not (place / SHARED_BENCH[0]).exists():
+        place = source / "bench"
+    for name in SHARED_BENCH:
+        shutil.copy2(ROOT / "bench" / "cpu" / name, place / name)
 
 
 def run_logged(command: list[str], place: Path, environment: dict[str, str], log: Path) -> None:

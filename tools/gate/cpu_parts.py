@@ -7,7 +7,8 @@ import platform
 import time
 
 from builds import ROOT, Build
-from parts import GATE, Context, Measured, Part, lines_of, torchrun, unisono
+from parts import GATE, Context, Measured, Part, torchrun, unisono
+from turn_cases import lines_of
 
 SMALL = "8,1024,16384"
 LARGE = "262144,4194304,16777216"
@@ -30,7 +31,7 @@ def over_sockets(build: Build, context: Context, shape: str, sizes: str) -> Meas
 
 
 def ddp(build: Build, context: Context) -> Measured:
-    text = context.run(torchrun(2, ROOT / "bench" / "cpu_training.py"), build)
+    text = context.run(torchrun(2, ROOT / "bench" / "cpu" / "training.py"), build)
     return Measured(lines_of(text))
 
 
@@ -43,7 +44,7 @@ def start(build: Build, context: Context) -> Measured:
 
 
 def memory(build: Build, context: Context) -> Measured:
-    program = [str(ROOT / "bench" / "memory.py"), "--communicators", "4", "--json"]
+    program = [str(ROOT / "bench" / "cpu" / "memory.py"), "--communicators", "4", "--json"]
     rows = context.json(unisono("run", "-n", STARTED, *program), build)["rows"]
     return Measured({f"{row['stage']}, PSS KiB": row["pss_bytes"] / 1024 for row in rows})
 

@@ -10,11 +10,11 @@ from functools import partial
 from builds import ROOT, Build, GateError
 from parts import GATE, Context, Measured, Part, torchrun, unisono
 
-BENCH = ROOT / "bench"
+BENCH = ROOT / "bench" / "gpu"
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 # An error after a peer was killed; bench/results/faults.txt has what is usual.
 LATEST_MS = 2000
-# gpu_training.py has 8 layers; so many show the same overlap in less time.
+# training.py has 8 layers; so many show the same overlap in less time.
 LAYERS = "4"
 
 
@@ -60,7 +60,7 @@ def messages(build: Build, context: Context) -> Measured:
 
 def training(build: Build, context: Context, kind: str) -> Measured:
     program = torchrun(
-        context.gpus, BENCH / "gpu_training.py", "--kind", kind, "--layers", LAYERS, "--json"
+        context.gpus, BENCH / "training.py", "--kind", kind, "--layers", LAYERS, "--json"
     )
     steps = {row["library"]: row["step_ms"] for row in context.json(program, build)["rows"]}
     case = f"{kind} step, ms"
@@ -68,7 +68,7 @@ def training(build: Build, context: Context, kind: str) -> Measured:
 
 
 def interference(build: Build, context: Context) -> Measured:
-    program = torchrun(context.gpus, BENCH / "gpu_interference.py", "--size", "64MiB", "--json")
+    program = torchrun(context.gpus, BENCH / "interference.py", "--size", "64MiB", "--json")
     values: dict[str, float] = {}
     nccl: dict[str, float] = {}
     for row in context.json(program, build)["rows"]:
@@ -85,7 +85,7 @@ def interference(build: Build, context: Context) -> Measured:
 
 def faults(build: Build, context: Context) -> Measured:
     """Fails where an error comes late or names another rank."""
-    program = [str(BENCH / "gpu_faults.py"), "--turns", "3", "--json"]
+    program = [str(BENCH / "faults.py"), "--turns", "3", "--json"]
     cases = context.json([sys.executable, *program], build)
     for case, found in cases.items():
         late = max(one["late_ms"] for one in found)

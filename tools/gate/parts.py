@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from builds import ROOT, Build, GateError
-from call_turns import LINE
 
 GATE = Path(__file__).resolve().parent
 SHOWN = 1500
@@ -154,9 +153,3 @@ def torchrun(ranks: int, program: Path, *arguments: str) -> list[str]:
         *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks)),
         *("--master-addr", "127.0.0.1", "--master-port", str(port), str(program), *arguments),
     ]
-
-
-def lines_of(text: str) -> dict[str, float]:
-    """Microseconds by case of a bench's lines."""
-    found = (LINE.match(line) for line in text.splitlines())
-    return {f"{one[1]} {one[2]}": float(one[3]) for one in found if one}
