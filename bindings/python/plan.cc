@@ -14,6 +14,7 @@
 #include "plan/text.h"
 #include "plan/walk.h"
 #include "plan/zero_copy.h"
+#include "verification.h"
 #include "verify/schedule.h"
 #include "verify/steps.h"
 #include "verify/verify.h"
@@ -210,10 +211,7 @@ void bind_plan(nb::module_& module) {
       .def("verify", &verify_plan, nb::arg("slots") = 2, nb::arg("zero_copy") = true,
            nb::arg("results") = true, nb::arg("allow_different_orders") = false)
       .def("one_sided", &one_sided, nb::arg("mapped"))
-      .def(
-          "schedule",
-          [](const Plan& plan, int slots) { return take(verify::make_schedule(plan, slots)); },
-          nb::arg("slots") = 8)
+      .def("schedule", &schedule_of, nb::arg("slots") = 8)
       .def(
           "__eq__",
           [](const Plan& plan, nb::handle other) {

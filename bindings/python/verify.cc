@@ -8,11 +8,35 @@
 #include "base/str.h"
 #include "bind.h"
 #include "convert.h"
+#include "verification.h"
 #include "verify/schedule.h"
 
 namespace nb = nanobind;
 
 namespace unisono::python {
+namespace {
+
+// A schedule whose lists are made once: programs index them in loops.
+struct TimedPlan {
+  nb::tuple steps;
+  nb::tuple messages;
+  std::int64_t duration = 0;
+};
+
+template <class T>
+nb::tuple tuple_of(std::vector<T>&& values) {
+  nb::list out;
+  for (T& value : values) out.append(std::move(value));
+  return nb::tuple(out);
+}
+
+}  // namespace
+
+nb::object schedule_of(const plan::Plan& plan, int slots) {
+  verify::Schedule schedule = take(verify::make_schedule(plan, slots));
+  return nb::cast(TimedPlan{tuple_of(std::move(schedule.steps)),
+                            tuple_of(std::move(schedule.messages)), schedule.duration});
+}
 
 void bind_verify(nb::module_& module) {
   using verify::Failure;
@@ -69,11 +93,10 @@ void bind_verify(nb::module_& module) {
       .def_ro("sent", &Arrow::sent)
       .def_ro("arrived", &Arrow::arrived);
 
-  using verify::Schedule;
-  nb::class_<Schedule>(module, "Schedule")
-      .def_ro("steps", &Schedule::steps)
-      .def_ro("messages", &Schedule::messages)
-      .def_ro("duration", &Schedule::duration);
+  nb::class_<TimedPlan>(module, "Schedule")
+      .def_ro("steps", &TimedPlan::steps)
+      .def_ro("messages", &TimedPlan::messages)
+      .def_ro("duration", &TimedPlan::duration);
 }
 
 }  // namespace unisono::python

@@ -34,9 +34,9 @@ class Schedule:
     """Logical times of all steps of a plan, for drawings."""
 
     @property
-    def steps(self) -> list[TimedStep]: ...  # by rank, thread block, number
+    def steps(self) -> tuple[TimedStep, ...]: ...  # by rank, thread block, number
     @property
-    def messages(self) -> list[Arrow]: ...
+    def messages(self) -> tuple[Arrow, ...]: ...
     @property
     def duration(self) -> int: ...  # the end of the last step
 

@@ -1,11 +1,13 @@
 """`unisono plan`: list, show, verify, compile, find, run and draw plans."""
 
 import json as json_module
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from unisono import _unisono as native
 from unisono import plans
@@ -23,6 +25,7 @@ from unisono.cli.output import (
     print_entries,
     print_json,
     print_text,
+    progress_console,
     put_json,
     write_file,
 )
@@ -145,13 +148,38 @@ def draw(
     if nodes > 1 and plan.ranks == ranks:
         node_of_rank = [placement.node_of(rank) for rank in range(ranks)]
     if output.suffix in PAGES:
-        write_file(output, draw_page(plan, node_of_rank))
+        write_file(output, _page_of(plan, node_of_rank))
     elif view is View.chunk:
         write_picture(output, draw_chunks(plan, chunk))
     elif view is View.traffic:
         write_picture(output, draw_traffic(plan))
     else:
         write_picture(output, draw_plan(plan, node_of_rank))
+
+
+def _page_of(plan: plans.Plan, node_of_rank: Sequence[int] | None) -> str:
+    """The page, with a bar on a terminal while it is made."""
+    bar = Progress(
+        TextColumn("drawing"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        console=progress_console,
+        transient=True,
+        disable=not progress_console.is_terminal,
+    )
+    with bar:
+        task = bar.add_task("drawing", total=None)
+        shown = 0.0
+
+        def advance(done: int, total: int) -> None:
+            # A bar is cheap to look at and dear to set: a thousand times at most.
+            nonlocal shown
+            if done == total or done >= shown + total / 1000:
+                shown = done
+                bar.update(task, completed=done, total=total)
+
+        return draw_page(plan, node_of_rank, advance)
 
 
 def find_plan(

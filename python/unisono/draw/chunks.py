@@ -6,7 +6,7 @@ line leads to it from each value that it was made of.
 
 from collections.abc import Callable
 
-from unisono.draw.contents import Contents, follow, in_words
+from unisono.draw.contents import Contents, follow
 from unisono.draw.space_time import channel_colour
 from unisono.draw.svg import Svg
 from unisono.errors import MisuseError
@@ -38,13 +38,22 @@ def draw_chunks(plan: Plan, chunk: int = 0, *, standalone: bool = True) -> str:
             f"chunk is {chunk}; {plan.name} on {plan.ranks} ranks moves {len(families)}, "
             f"{'numbered from 0' if families else 'so there is nothing to draw'}"
         )
-    return draw_family(plan, schedule, contents, families[chunk], standalone=standalone)
+    channels = message_channels(plan, schedule)
+    return draw_family(plan.name, contents, families[chunk], channels, standalone=standalone)
 
 
 def draw_family(
-    plan: Plan, schedule: Schedule, contents: Contents, family: list[int], *, standalone: bool
+    name: str, contents: Contents, family: list[int], channels: list[int], *, standalone: bool
 ) -> str:
-    """The drawing of values that have to do with each other."""
+    """The drawing of values that have to do with each other.
+
+    Args:
+        name: The plan's.
+        contents: All values.
+        family: The numbers of those to draw.
+        channels: The channel of each message of the schedule.
+        standalone: False leaves out the style sheet, for a page that has it.
+    """
     values = contents.values
     times = sorted({values[number].time for number in family})
     column = {time: index for index, time in enumerate(times)}
@@ -52,9 +61,8 @@ def draw_family(
     ranks = sorted({values[number].rank for number in family})
     row = {rank: index for index, rank in enumerate(ranks)}
     width = max(_LEFT + unit * (len(times) - 1) + _RIGHT, 360.0)
-    svg = Svg(width, _TOP + _ROW * len(ranks) + _BELOW, f"the way of a chunk in {plan.name}")
-    most = max((values[number].of for number in family), key=len)
-    svg.label(12, 20, f"{plan.name}: {_shortened(in_words(most))}", class_="title")
+    svg = Svg(width, _TOP + _ROW * len(ranks) + _BELOW, f"the way of a chunk in {name}")
+    svg.label(12, 20, f"{name}: {_shortened(contents.largest(family))}", class_="title")
     svg.label(12, 37, "a dot is a value of a rank; its number is how many ranks' parts it holds")
     for rank, index in row.items():
         top = _TOP + _ROW * index
@@ -68,13 +76,12 @@ def draw_family(
         value = values[number]
         return _LEFT + unit * column[value.time], _TOP + _ROW * row[value.rank]
 
-    channels = _channels(plan, schedule)
     for number in family:
         _draw_lines(svg, contents, number, place, channels)
     for number in family:
         x, y = place(number)
         value = values[number]
-        hover = f"rank {value.rank}, from time {value.time} on: {in_words(value.of)}"
+        hover = f"rank {value.rank}, from time {value.time} on: {contents.words(number)}"
         svg.element("circle", hover, cx=x, cy=y, r=_DOT, class_="dot")
         svg.label(x, y + 4, str(len(value.of)), anchor="middle", class_="in-dot")
     return svg.text(standalone)
@@ -102,22 +109,27 @@ def _draw_lines(
             from_y,
             x,
             y,
-            f"{text}: {in_words(other.of)}",
+            f"{text}: {contents.words(maker)}",
             class_="arrow",
             stroke=channel_colour(channel) if crosses else "#6f7f92",
             stroke_dasharray="none" if crosses else "3 3",
         )
 
 
-def _channels(plan: Plan, schedule: Schedule) -> list[int]:
-    """The channels of each message."""
-    of_block = {
-        (rank, number): block.channel
+def step_channels(plan: Plan) -> list[int]:
+    """The channel of each step of the schedule."""
+    return [
+        block.channel
         for rank in range(plan.ranks)
-        for number, block in enumerate(plan.thread_blocks(rank))
-    }
-    senders = (schedule.steps[message.sender] for message in schedule.messages)
-    return [of_block[step.rank, step.thread_block] for step in senders]
+        for block in plan.thread_blocks(rank)
+        for _ in block.steps
+    ]
+
+
+def message_channels(plan: Plan, schedule: Schedule) -> list[int]:
+    """The channel of each message of the schedule."""
+    of_step = step_channels(plan)
+    return [of_step[message.sender] for message in schedule.messages]
 
 
 def _shortened(text: str, most: int = 90) -> str:

@@ -5,7 +5,7 @@ input chunks; its makers are the values that it was copied or added up from.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from unisono.plans import Location, Plan, Schedule, Step, ThreadBlock
@@ -48,6 +48,19 @@ class Contents:
     values: list[Value] = field(default_factory=list)
     stored: list[list[int]] = field(default_factory=list)
     sent: list[list[int]] = field(default_factory=list)
+    _words: dict[Sum, str] = field(default_factory=dict)
+
+    def words(self, number: int) -> str:
+        """A value, for people. Equal sums, as all ranks hold in the end, are worded once."""
+        of = self.values[number].of
+        found = self._words.get(of)
+        if found is None:
+            found = self._words[of] = in_words(of)
+        return found
+
+    def largest(self, family: Iterable[int]) -> str:
+        """Of some values, the sum of the most input chunks, for people."""
+        return self.words(max(family, key=lambda number: len(self.values[number].of)))
 
     def families(self) -> list[list[int]]:
         """Values that have anything to do with each other: what a user calls one chunk's way."""
@@ -66,7 +79,12 @@ class Contents:
         for number in range(len(self.values)):
             found.setdefault(find(number), []).append(number)
         moved = [family for family in found.values() if len(family) > 1]
-        return sorted(moved, key=lambda family: min(sorted(self.values[n].of) for n in family))
+        return sorted(moved, key=lambda family: min(self._first(n) for n in family))
+
+    def _first(self, number: int) -> tuple[tuple[int, int], ...]:
+        """Of the input chunks that a value is the sum of, the first; nothing for nothing."""
+        of = self.values[number].of
+        return (min(of),) if of else ()
 
 
 def in_words(of: Sum) -> str:
@@ -82,14 +100,20 @@ def in_words(of: Sum) -> str:
     )
 
 
-def follow(plan: Plan, schedule: Schedule) -> Contents:
-    """The values of a plan, in the order in which they come to be."""
-    return _Follower(plan, schedule).run()
+def follow(plan: Plan, schedule: Schedule, on_step: Callable[[], None] = lambda: None) -> Contents:
+    """The values of a plan, in the order in which they come to be.
+
+    Args:
+        plan: The plan.
+        schedule: When its steps run.
+        on_step: Called after each step.
+    """
+    return _Follower(plan, schedule, on_step).run()
 
 
 class _Follower:
-    def __init__(self, plan: Plan, schedule: Schedule) -> None:
-        self._plan, self._schedule = plan, schedule
+    def __init__(self, plan: Plan, schedule: Schedule, on_step: Callable[[], None]) -> None:
+        self._plan, self._timed, self._on_step = plan, schedule.steps, on_step
         self._contents = Contents(
             stored=[[] for _ in schedule.steps], sent=[[] for _ in schedule.messages]
         )
@@ -104,9 +128,10 @@ class _Follower:
 
     def run(self) -> Contents:
         steps = dict(self._steps())
-        for index in sorted(steps, key=lambda index: (self._schedule.steps[index].start, index)):
+        for index in sorted(steps, key=lambda index: (self._timed[index].start, index)):
             block, step = steps[index]
             self._do(index, block, step)
+            self._on_step()
         return self._contents
 
     def _steps(self) -> Iterator[tuple[int, tuple[ThreadBlock, Step]]]:
@@ -136,7 +161,7 @@ class _Follower:
         return [self._read(rank, place.buffer, place.chunk + i) for i in range(count)]
 
     def _do(self, index: int, block: ThreadBlock, step: Step) -> None:
-        timed = self._schedule.steps[index]
+        timed = self._timed[index]
         message = self._into.get(index, -1)
         received = self._contents.sent[message] if message >= 0 and step.receives else []
         is_token = step.operation in ("signal", "wait", "barrier")
@@ -172,7 +197,8 @@ class _Follower:
         if len(makers) == 1 and message < 0 and values[makers[0]].rank == rank:
             # Only sent on, or copied in place: what it is made of says all.
             return makers[0]
-        of = frozenset().union(*(values[maker].of for maker in makers))
+        parts = [values[maker].of for maker in makers]
+        of = parts[0] if len(parts) == 1 else frozenset().union(*parts)
         return self._add(Value(rank, time, of, tuple(makers), message))
 
 

@@ -7,14 +7,14 @@ and the keys.
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
 from typing import Any
 
-from unisono.draw.chunks import draw_family
-from unisono.draw.contents import Contents, follow, in_words
+from unisono.draw.chunks import draw_family, step_channels
+from unisono.draw.contents import Contents, follow
 from unisono.draw.look import PALETTE
 from unisono.draw.space_time import draw_plan
 from unisono.draw.svg import STYLE
@@ -29,12 +29,18 @@ MOST_STEPS = 20_000
 _MOST_CHUNKS = 64
 
 
-def draw_page(plan: Plan, node_of_rank: Sequence[int] | None = None) -> str:
+def draw_page(
+    plan: Plan,
+    node_of_rank: Sequence[int] | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> str:
     """The page, as HTML.
 
     Args:
         plan: The plan, of at most 20,000 steps.
         node_of_rank: To label ranks with their nodes.
+        on_progress: Called with what is done of how much, after each step that is followed, each
+            that is described, and each chunk that is drawn.
 
     Raises:
         MisuseError: The plan has more steps than a browser can show, or does not end.
@@ -45,7 +51,10 @@ def draw_page(plan: Plan, node_of_rank: Sequence[int] | None = None) -> str:
             f"{plan.name} on {plan.ranks} ranks has {len(schedule.steps):,} steps; a page shows at "
             f"most {MOST_STEPS:,}. Draw it for fewer ranks"
         )
-    contents = follow(plan, schedule)
+    progress = _Progress(2 * len(schedule.steps) + _MOST_CHUNKS, on_progress)
+    contents = follow(plan, schedule, progress.advance)
+    data = _data(plan, schedule, contents, progress)
+    progress.finish()
     parts = {
         "title": escape(f"{plan.name} on {plan.ranks} ranks"),
         "summary": escape(
@@ -58,26 +67,36 @@ def draw_page(plan: Plan, node_of_rank: Sequence[int] | None = None) -> str:
         "space_time": draw_plan(plan, node_of_rank, standalone=False),
         "traffic": draw_traffic(plan, standalone=False),
         # In a script, a text must not end it.
-        "data": json.dumps(_data(plan, schedule, contents), separators=(",", ":")).replace(
-            "<", "\\u003c"
-        ),
+        "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda name: parts[name[1]], _template())
 
 
-def _data(plan: Plan, schedule: Schedule, contents: Contents) -> dict[str, Any]:
+class _Progress:
+    """Counts what is done."""
+
+    def __init__(self, total: int, on_progress: Callable[[int, int], None]) -> None:
+        self._done, self._total, self._on_progress = 0, total, on_progress
+
+    def advance(self) -> None:
+        self._done += 1
+        self._on_progress(self._done, self._total)
+
+    def finish(self) -> None:
+        """What was not needed counts as done."""
+        self._on_progress(self._total, self._total)
+
+
+def _data(
+    plan: Plan, schedule: Schedule, contents: Contents, progress: _Progress
+) -> dict[str, Any]:
     into = {message.receiver: i for i, message in enumerate(schedule.messages)}
     out = {message.sender: i for i, message in enumerate(schedule.messages)}
-    channels = [
-        block.channel
-        for rank in range(plan.ranks)
-        for block in plan.thread_blocks(rank)
-        for _ in block.steps
-    ]
+    channels = step_channels(plan)
     words: dict[str, int] = {}
 
     def names(values: Sequence[int]) -> list[int]:
-        texts = (in_words(contents.values[number].of) for number in values)
+        texts = (contents.words(number) for number in values)
         return [words.setdefault(text, len(words)) for text in texts]
 
     steps = []
@@ -97,20 +116,20 @@ def _data(plan: Plan, schedule: Schedule, contents: Contents) -> dict[str, Any]:
             received,
             sent,
         ])  # fmt: skip
-    families = contents.families()[:_MOST_CHUNKS]
+        progress.advance()
+    channel_of_message = [channels[message.sender] for message in schedule.messages]
+    chunks = []
+    for family in contents.families()[:_MOST_CHUNKS]:
+        drawn = draw_family(plan.name, contents, family, channel_of_message, standalone=False)
+        chunks.append([contents.largest(family), drawn])
+        progress.advance()
     return {
         "steps": steps,
         "messages": [
-            [message.sender, message.receiver, channels[message.sender]]
-            for message in schedule.messages
+            [message.sender, message.receiver, channel]
+            for message, channel in zip(schedule.messages, channel_of_message, strict=True)
         ],
-        "chunks": [
-            [
-                in_words(max((contents.values[n].of for n in family), key=len)),
-                draw_family(plan, schedule, contents, family, standalone=False),
-            ]
-            for family in families
-        ],
+        "chunks": chunks,
         "values": list(words),
         "colours": PALETTE,
     }
