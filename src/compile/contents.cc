@@ -41,8 +41,6 @@ class Follower {
     std::int32_t line = 0;
   };
 
-  std::int64_t chunks_of_input() const { return layout_.chunks(0, Layout::input); }
-
   void fill() {
     for (int rank = 0; rank < header_.ranks; ++rank) {
       const std::int64_t chunks = layout_.chunks(rank, Layout::input);
@@ -83,23 +81,16 @@ class Follower {
   }
 
   // Contributions in words.
-  std::string who(verify::RankSets::Id set) {
-    if (!custom_) return str("rank ", sums_.sets().describe(set));
-    std::vector<std::string> parts;
-    constexpr std::size_t most = 8;
-    for (int i = 0; i < header_.ranks * chunks_of_input() && parts.size() < most; ++i)
-      if (sums_.sets().contains(set, i))
-        parts.push_back(str("input[", i % chunks_of_input(), "] of rank ", i / chunks_of_input()));
-    if (parts.size() == most) parts.back() = "...";
-    return parts.empty() ? "nothing" : join(parts, " + ");
+  std::string who(verify::RankSets::Id set) const {
+    return contents_.describe_contributions(set, sums_.sets());
   }
 
-  std::string describe(std::int64_t position, verify::RankSets::Id set) {
+  std::string describe(std::int64_t position, verify::RankSets::Id set) const {
     if (custom_) return who(set);
     if (!adds_) return contents_.describe(position);
     return str(contents_.describe(position), " of ", who(set));
   }
-  std::string describe(const Cell& cell) {
+  std::string describe(const Cell& cell) const {
     if (cell.sum == verify::unwritten) return "nothing";
     return describe(cell.position, sums_.ranks_of(cell.sum));
   }
@@ -137,9 +128,9 @@ class Follower {
     if (other.rank < 0) other = {rank, chunk, cell.sum};
     if (cell.sum == other.sum) return {};
     return misuse(trace_.where(cell.line), "results differ: output[", chunk, "] of rank ", rank,
-                  " is added in the order ", sums_.describe(cell.sum), ", ",
+                  " is added in the order ", sums_.describe(cell.sum, contents_), ", ",
                   other.chunk == chunk ? "that" : str("output[", other.chunk, "]"), " of rank ",
-                  other.rank, " in ", sums_.describe(other.sum),
+                  other.rank, " in ", sums_.describe(other.sum, contents_),
                   ", which do not give the same bits; use the same order of additions everywhere");
   }
 

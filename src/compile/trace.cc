@@ -120,6 +120,18 @@ Status Trace::add_scratch(std::string name, std::int64_t chunks, std::int32_t li
   return {};
 }
 
+std::string Trace::only_the_root_has(int buffer) const {
+  if (buffer >= Layout::first_scratch) return "";
+  return verify::Contents(program_.header).only_the_root_has(static_cast<plan::Buffer>(buffer));
+}
+
+std::string Trace::why_not_given(int buffer) const {
+  if (buffer != Layout::input) return "it is not an input of the collective";
+  if (program_.header.collective == Collective::custom)
+    return "the precondition does not provide it";
+  return only_the_root_has(buffer);
+}
+
 Result<Chunk> Trace::place(int rank, int buffer, std::int64_t index, std::int64_t count,
                            std::int32_t line) const {
   if (rank < 0 || rank >= program_.header.ranks) [[unlikely]]
@@ -129,8 +141,12 @@ Result<Chunk> Trace::place(int rank, int buffer, std::int64_t index, std::int64_
   if (count < 1 || index < 0 || count > chunks || index > chunks - count) [[unlikely]] {
     const std::string range =
         count == 1 ? str("[", index, "]") : str("[", index, "] with count ", count);
+    const std::string only_root = only_the_root_has(buffer);
     return misuse(where(line), "index out of range: ", layout_.buffer_name(buffer), range,
-                  " of rank ", rank, "; it has ", chunks, chunks == 1 ? " chunk" : " chunks");
+                  " of rank ", rank, "; ",
+                  only_root.empty() || chunks > 0
+                      ? str("it has ", chunks, chunks == 1 ? " chunk" : " chunks")
+                      : only_root);
   }
   return Chunk{layout_.cell(rank, buffer, index), static_cast<std::int32_t>(count), rank,
                static_cast<std::int32_t>(operations_.size())};
@@ -143,10 +159,9 @@ Result<Chunk> Trace::take(int rank, int buffer, std::int64_t index, std::int64_t
     return chunk;
   for (std::int32_t i = 0; i < chunk->count; ++i)
     if (written_[static_cast<std::size_t>(chunk->cell + i)] == untouched) [[unlikely]]
-      return misuse(
-          where(line), "uninitialised chunk: ", layout_.buffer_name(buffer), "[", index + i,
-          "] of rank ", rank,
-          " holds no data: it is not an input of the collective, and no step has written it");
+      return misuse(where(line), "uninitialised chunk: ", layout_.buffer_name(buffer), "[",
+                    index + i, "] of rank ", rank, " holds no data: ", why_not_given(buffer),
+                    ", and no step has written it");
   if (!in_flight_.empty()) UNISONO_TRY(check_arrived(*chunk, line));
   return chunk;
 }

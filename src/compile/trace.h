@@ -155,6 +155,9 @@ class Trace {
     std::int64_t signals = 0;
     std::int32_t line = 0;
   };
+  // "" unless the collective gives the buffer to the root alone.
+  std::string only_the_root_has(int buffer) const;
+  std::string why_not_given(int buffer) const;
   int channel_of(int channel) const { return channel < 0 ? channel_ : channel; }
   Status check_ranks(int from, int to, std::int32_t line) const;
   Status check_room(int channel, std::int32_t line) const;

@@ -27,8 +27,8 @@ Sum Sums::add(Sum a, Sum b) {
   return sum;
 }
 
-std::string Sums::describe(Sum sum) const {
-  constexpr std::size_t most = 120;
+std::string Sums::describe(Sum sum, const Contents& contents) const {
+  const std::size_t most = contents.is_custom() ? 360 : 120;
   std::string text;
   // A stack of sums and, negated, of characters: sums nest as deep as there are ranks.
   std::vector<Sum> open{sum};
@@ -38,7 +38,7 @@ std::string Sums::describe(Sum sum) const {
     if (top < 0) {
       append(text, static_cast<char>(-top));
     } else if (top <= 2 * contributions_) {
-      append(text, (top - 1) / 2);
+      append(text, contents.contribution_name((top - 1) / 2));
     } else {
       auto [left, right, ranks] = entry(top);
       if (left <= 2 * contributions_ && right > 2 * contributions_)
@@ -161,6 +161,42 @@ std::string Contents::describe(std::int64_t position) const {
       break;
   }
   return str("chunk ", position);
+}
+
+std::string Contents::contribution_name(int contribution) const {
+  if (!is_custom()) return str(contribution);
+  const int chunks = header_->input_blocks * header_->chunks_per_block;
+  return str("input[", contribution % chunks, "] of rank ", contribution / chunks);
+}
+
+std::string Contents::describe_contributions(RankSets::Id set, const RankSets& sets) const {
+  if (!is_custom()) return str("rank ", sets.describe(set));
+  constexpr std::size_t most = 8;
+  std::vector<std::string> parts;
+  for (int one = 0; one < contributions() && parts.size() <= most; ++one)
+    if (sets.contains(set, one)) parts.push_back(contribution_name(one));
+  if (parts.size() > most) parts.back() = "...";
+  return parts.empty() ? "nothing" : join(parts, " + ");
+}
+
+std::string Contents::describe_sum(std::int64_t position, RankSets::Id set,
+                                   const RankSets& sets) const {
+  if (!is_custom()) return str(describe(position), " of ", describe_contributions(set, sets));
+  // Which data it is, the contributions say. A result must also lie at its place in a block.
+  const std::string place =
+      header_->chunks_per_block > 1 ? str(", as chunk ", position, " of a block") : "";
+  return str(describe_contributions(set, sets), place);
+}
+
+std::string Contents::only_the_root_has(plan::Buffer buffer) const {
+  const Collective collective = header_->collective;
+  const bool is_input = buffer == plan::Buffer::input &&
+                        (collective == Collective::broadcast || collective == Collective::scatter);
+  const bool is_output = buffer == plan::Buffer::output &&
+                         (collective == Collective::reduce || collective == Collective::gather);
+  if (!is_input && !is_output) return "";
+  return str("only rank ", header_->root, ", the root, has an ", name(buffer), " in ",
+             unisono::name(collective));
 }
 
 }  // namespace unisono::verify

@@ -25,6 +25,8 @@ struct Value {
   std::int32_t event = -1;  // what wrote it; only while a counterexample is being recorded
 };
 
+class Contents;
+
 // Interned sums. A raw contribution (as the user gave it) and a contribution that was read (and
 // pre-multiplied) differ.
 class Sums {
@@ -43,8 +45,9 @@ class Sums {
   RankSets::Id ranks_of(Sum sum) const { return entry(sum).ranks; }
   RankSets& sets() { return sets_; }
   const RankSets& sets() const { return sets_; }
-  // "((0+1)+2)"; long ones are cut.
-  std::string describe(Sum sum) const;
+  // In the order of additions, with ranks, or input chunks, as `contents` has them: "((0+1)+2)",
+  // "(input[0] of rank 0+input[1] of rank 0)"; long ones are cut.
+  std::string describe(Sum sum, const Contents& contents) const;
   std::size_t memory_bytes() const;
 
  private:
@@ -88,8 +91,19 @@ class Contents {
   std::int64_t required(int rank, std::int64_t chunk) const;
   // "chunk 2 of rank 3's input".
   std::string describe(std::int64_t position) const;
+  // Contributions in words: "rank 0-3, 7"; of a custom collective "input[1] of rank 3 + input[0] of
+  // rank 4", and "nothing" for none. Long ones are cut.
+  std::string describe_contributions(RankSets::Id set, const RankSets& sets) const;
+  // The data at a position that is the sum of `set`: "chunk 2 of rank 0-3".
+  std::string describe_sum(std::int64_t position, RankSets::Id set, const RankSets& sets) const;
+  // "only rank 2, the root, has an input", for a buffer that only the root has; "" for any other.
+  std::string only_the_root_has(plan::Buffer buffer) const;
 
  private:
+  friend class Sums;
+  // "3"; of a custom collective "input[1] of rank 3".
+  std::string contribution_name(int contribution) const;
+
   const plan::Header* header_;
   const Conditions* conditions_;
 };

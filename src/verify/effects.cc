@@ -48,9 +48,12 @@ bool Execution::read(int block, const Location& location, std::int64_t chunk, st
   if (location.buffer == plan::Buffer::input) {
     const std::int64_t original = contents_.initial(rank, chunk);
     const Sum raw = contents_.adds() ? sums_.raw(contents_.contribution(rank, chunk)) : plain;
-    if (original < 0)
+    if (original < 0) {
+      const std::string holder = contents_.only_the_root_has(plan::Buffer::input);
       return fail(block, Problem::unwritten_read, location.buffer, chunk,
-                  "data that the collective gives this rank", "a buffer without data");
+                  "data that the collective gives this rank",
+                  str("a buffer without data", holder.empty() ? "" : ": ", holder));
+    }
     if (value.position != original || value.sum != raw)
       return fail(block, Problem::stale_read, location.buffer, chunk,
                   str("the rank's own contribution, ", contents_.describe(original)),
@@ -94,7 +97,8 @@ bool Execution::add(int block, const Location& location, std::int64_t chunk, con
   const RankSets::Id twice = sums_.sets().intersect(left, right);
   return fail(block, Problem::double_contribution, location.buffer, chunk,
               str("contributions that do not overlap with ", describe(memory)),
-              str(describe(other), ", so rank ", sums_.sets().describe(twice), " twice"),
+              str(describe(other), ", so ", contents_.describe_contributions(twice, sums_.sets()),
+                  " twice"),
               {memory, other});
 }
 

@@ -50,8 +50,8 @@ bool Execution::fail_result(Problem problem, int rank, std::int64_t chunk, const
   return false;
 }
 
-std::string Execution::describe_sum(std::int64_t position, RankSets::Id ranks) const {
-  return str(contents_.describe(position), " of rank ", sums_.sets().describe(ranks));
+std::string Execution::describe_sum(std::int64_t position, RankSets::Id set) const {
+  return contents_.describe_sum(position, set, sums_.sets());
 }
 
 std::string Execution::describe(const Value& value) const {
@@ -76,7 +76,7 @@ std::string Execution::describe_step(int block, std::int64_t step) const {
 }
 
 // How `value` came about, oldest step first, at most `most` lines. Of the two operands of a sum,
-// the one is followed that holds rank `contribution`; without one, what the message brought.
+// the one is followed that holds `contribution`; without one, what the message brought.
 std::vector<std::string> Execution::counterexample_of(const Value& value, int contribution,
                                                       std::size_t most) const {
   std::vector<std::int32_t> chain;
@@ -118,10 +118,10 @@ void Execution::tell(const std::array<Value, 2>& because) {
   }
   const bool sums = contents_.adds() && first.sum != unwritten && second.sum != unwritten;
   int twice = -1;
-  for (int rank = 0; sums && rank < header_.ranks && twice < 0; ++rank)
-    if (sums_.sets().contains(sums_.ranks_of(first.sum), rank) &&
-        sums_.sets().contains(sums_.ranks_of(second.sum), rank))
-      twice = rank;
+  for (int one = 0; sums && one < contents_.contributions() && twice < 0; ++one)
+    if (sums_.sets().contains(sums_.ranks_of(first.sum), one) &&
+        sums_.sets().contains(sums_.ranks_of(second.sum), one))
+      twice = one;
   counterexample = counterexample_of(first, twice, most / 2);
   const std::vector<std::string> rest = counterexample_of(second, twice, most / 2);
   counterexample.insert(counterexample.end(), rest.begin(), rest.end());

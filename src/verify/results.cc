@@ -85,9 +85,10 @@ bool Execution::check_order(int rank, std::int64_t chunk, const Value& value,
   if (first.sum == value.sum) return true;
   orders_differ_ = true;
   if (options_.allow_different_orders) return true;
-  return fail_result(Problem::different_results, rank, chunk, value,
-                     str("the order of rank ", first.rank, ", ", sums_.describe(first.sum)),
-                     sums_.describe(value.sum));
+  return fail_result(
+      Problem::different_results, rank, chunk, value,
+      str("the order of rank ", first.rank, ", ", sums_.describe(first.sum, contents_)),
+      sums_.describe(value.sum, contents_));
 }
 
 }  // namespace unisono::verify

@@ -113,7 +113,36 @@ def test_an_uninitialised_chunk_is_refused():
         p.chunk(0, "output", 1).copy(1)
 
     assert failure_of(empty, "p.chunk").startswith(
-        "uninitialised chunk: output[1] of rank 0 holds no data"
+        "uninitialised chunk: output[1] of rank 0 holds no data: it is not an input of the "
+    )
+
+    @program("custom", given=lambda shape, rank, index: rank == 0, wanted=lambda *_: [(0, 0)])
+    def not_given(p):
+        p.chunk(1, "input", 0).copy(0, "output", 0)
+
+    assert failure_of(not_given, "p.chunk") == (
+        "uninitialised chunk: input[0] of rank 1 holds no data: the precondition does not provide "
+        "it, and no step has written it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("collective", "in_place", "buffer", "message"),
+    [
+        ("broadcast", False, "input", "index out of range: input[0] of rank 0; "),
+        ("scatter", False, "input", "index out of range: input[0] of rank 0; "),
+        ("reduce", False, "output", "index out of range: output[0] of rank 0; "),
+        ("gather", False, "output", "index out of range: output[0] of rank 0; "),
+        ("broadcast", True, "input", "uninitialised chunk: input[0] of rank 0 holds no data: "),
+    ],
+)
+def test_what_only_the_root_has_is_said_so(collective, in_place, buffer, message):
+    @program(collective, in_place=in_place)
+    def elsewhere(p):
+        p.chunk(0, buffer, 0)
+
+    assert failure_of(elsewhere, "p.chunk", root=1).startswith(
+        f"{message}only rank 1, the root, has an {buffer} in {collective}"
     )
 
 
@@ -183,6 +212,25 @@ def test_results_that_differ_in_their_last_bits_are_refused():
                 c = c.reduce(p.chunk((rank + step) % 3, "input", 0))
 
     assert failure_of(orders, "c.reduce", ranks=3).startswith("results differ: output[0] of rank 1")
+
+
+def test_orders_of_a_custom_collective_name_input_chunks():
+    everything = [(rank, index) for rank in range(2) for index in range(2)]
+
+    @program("custom", blocks=lambda shape: (2, 1), wanted=lambda *_: everything)
+    def orders(p):
+        for rank, order in enumerate(((0, 1, 2, 3), (1, 0, 3, 2))):
+            first, *rest = (everything[i] for i in order)
+            c = p.chunk(first[0], "input", first[1]).copy(rank, "output", 0)
+            for owner, index in rest:
+                c = c.reduce(p.chunk(owner, "input", index))
+
+    assert failure_of(orders, "c.reduce") == (
+        "results differ: output[0] of rank 1 is added in the order (((input[0] of rank 0+input[1] "
+        "of rank 0)+input[1] of rank 1)+input[0] of rank 1), that of rank 0 in (((input[0] of "
+        "rank 0+input[1] of rank 0)+input[0] of rank 1)+input[1] of rank 1), which do not give the "
+        "same bits; use the same order of additions everywhere"
+    )
 
 
 def test_other_mistakes_name_their_line():

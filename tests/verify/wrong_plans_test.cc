@@ -179,6 +179,28 @@ TEST(WrongPlans, StoriesStayShort) {
   EXPECT_CONTAINS(failure.counterexample.front(), "rank 63 thread block 0 step 0: send input[0]");
   EXPECT_CONTAINS(failure.counterexample.back(), "rank 0 thread block 0 step 0: recv_reduce_copy");
   EXPECT_CONTAINS(failure.describe(), "... 54 steps more ...");
+  // A custom collective adds input chunks.
+  plan.header.collective = Collective::custom;
+  const std::vector<std::int32_t> all{0, 1, 2};
+  const Conditions wanted{.given = {true, true, true}, .required = {all, all, all}};
+  const Failure custom = failure_of(plan, {.conditions = &wanted});
+  EXPECT_EQ(custom.problem, Problem::different_results);
+  EXPECT_CONTAINS(custom.expected, "((input[0] of rank 0+input[0] of rank 1)+input[0] of rank 2)");
+  EXPECT_CONTAINS(custom.got, "((input[0] of rank 0+input[0] of rank 2)+input[0] of rank 1)");
+}
+
+TEST(WrongPlans, AnInputThatOnlyTheRootHas) {
+  Plan plan{test::header(Collective::broadcast, 2, 1, true), {}};
+  plan.header.root = 1;
+  for (int rank = 0; rank < 2; ++rank) {
+    plan::ProgramBuilder program(rank);
+    program.need_scratch(1);
+    program.block(0, -1, -1).copy(plan::input(0), plan::scratch(0));
+    plan.programs.push_back(program.take());
+  }
+  const Failure failure = failure_of(plan);
+  EXPECT_EQ(failure.problem, Problem::unwritten_read);
+  EXPECT_EQ(failure.got, "a buffer without data: only rank 1, the root, has an input in broadcast");
 }
 
 TEST(WrongPlans, ADescriptionNamesTheProblemThePlaceAndTheWay) {
