@@ -15,6 +15,7 @@
 #include "engine/reduce/levels.h"
 #include "transport/fifo.h"
 #include "transport/table.h"
+#include "verification.h"
 
 namespace nb = nanobind;
 
@@ -86,6 +87,12 @@ void bind_settings(nb::module_& module) {
 
 }  // namespace
 
+int usable_slots() {
+  const auto options = transport::FifoOptions::from_settings(environment_settings()).shared_by(2);
+  check(options.check());
+  return options.usable_slots();
+}
+
 void bind_info(nb::module_& module) {
   bind_settings(module);
   module.def("simd_level", [] {
@@ -112,12 +119,7 @@ void bind_info(nb::module_& module) {
         return std::string(transport::usual_transport(named, is_same_node));
       },
       nb::arg("is_same_node"));
-  // Messages that a connection holds on host memory, as it is set.
-  module.def("usable_slots", [] {
-    const auto options = transport::FifoOptions::from_settings(environment_settings()).shared_by(2);
-    check(options.check());
-    return options.usable_slots();
-  });
+  module.def("usable_slots", &usable_slots);
   // Whether the library was built with nvcc, so that GPUs can run plans.
   module.def("has_kernels", [] { return device::kernel_image() != nullptr; });
   module.def("name_hint", &name_hint, nb::arg("name"), nb::arg("known"));

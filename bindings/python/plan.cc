@@ -98,18 +98,14 @@ std::string to_text(const Plan& plan, std::optional<int> rank) {
   return rank ? plan::print(plan.header, program_of(plan, *rank)) : plan::print(plan);
 }
 
-verify::Report verify_plan(const Plan& plan, int slots, bool zero_copy, bool results,
+verify::Report verify_plan(const Plan& plan, std::optional<int> slots, bool zero_copy,
                            bool allow_different_orders) {
-  if (slots < 1) raise(misuse("slots is ", slots, "; a connection needs at least 1"));
   verify::Options options;
-  options.slots = slots;
+  options.slots = slots ? *slots : usable_slots();
+  if (options.slots < 1)
+    raise(misuse("slots is ", options.slots, "; a connection needs at least 1"));
   options.zero_copy = zero_copy;
   options.allow_different_orders = allow_different_orders;
-  verify::Conditions conditions;
-  if (!results && plan.header.collective == Collective::custom) {
-    conditions = verify::no_conditions(plan.header);
-    options.conditions = &conditions;
-  }
   const nb::gil_scoped_release release;
   return verify::verify(plan, options);
 }
@@ -208,8 +204,8 @@ void bind_plan(nb::module_& module) {
       .def("to_text", &to_text, nb::arg("rank") = nb::none())
       .def("to_json", [](const Plan& plan) { return plan::to_json(plan); })
       .def("thread_blocks", &thread_blocks, nb::arg("rank"))
-      .def("verify", &verify_plan, nb::arg("slots") = 2, nb::arg("zero_copy") = true,
-           nb::arg("results") = true, nb::arg("allow_different_orders") = false)
+      .def("verify", &verify_plan, nb::arg("slots") = nb::none(), nb::arg("zero_copy") = true,
+           nb::arg("allow_different_orders") = false)
       .def("one_sided", &one_sided, nb::arg("mapped"))
       .def("schedule", &schedule_of, nb::arg("slots") = 8)
       .def(

@@ -30,6 +30,16 @@ nb::tuple tuple_of(std::vector<T>&& values) {
   return nb::tuple(out);
 }
 
+std::string verdict_of(const verify::Report& report) {
+  if (report.ok())
+    return str(report.results_verified ? "right, " : "right but for its results, ",
+               number_of(report.slots, "slot"));
+  const verify::Failure& first = report.failures.front();
+  const std::string place = first.rank >= 0 ? str(" on rank ", first.rank) : "";
+  return str(number_of(static_cast<std::int64_t>(report.failures.size()), "failure"), ", first ",
+             name(first.problem), place);
+}
+
 }  // namespace
 
 nb::object schedule_of(const plan::Plan& plan, int slots) {
@@ -52,7 +62,8 @@ void bind_verify(nb::module_& module) {
       .def_ro("counterexample", &Failure::counterexample)
       .def("describe", &Failure::describe)
       .def("__repr__", [](const Failure& self) {
-        return str("<unisono.Failure: ", name(self.problem), ", rank ", self.rank, ">");
+        const std::string place = self.rank >= 0 ? str(", rank ", self.rank) : "";
+        return str("<unisono.Failure: ", name(self.problem), place, ">");
       });
 
   using verify::Report;
@@ -60,20 +71,15 @@ void bind_verify(nb::module_& module) {
       .def_prop_ro("ok", &Report::ok)
       .def("__repr__",
            [](const Report& self) {
-             const std::string verdict =
-                 self.ok()
-                     ? str("right, ", number_of(self.slots, "slot"))
-                     : str(number_of(static_cast<std::int64_t>(self.failures.size()), "failure"),
-                           ", first ", name(self.failures.front().problem), " on rank ",
-                           self.failures.front().rank);
-             return str("<unisono.Report: ", verdict, ", ", number_of(self.steps, "step"), ", ",
-                        number_of(self.messages, "message"), ">");
+             return str("<unisono.Report: ", verdict_of(self), ", ", number_of(self.steps, "step"),
+                        ", ", number_of(self.messages, "message"), ">");
            })
       .def("_repr_html_", &html_of)
       .def_ro("failures", &Report::failures)
       .def_ro("steps", &Report::steps)
       .def_ro("messages", &Report::messages)
       .def_ro("slots", &Report::slots)
+      .def_ro("results_verified", &Report::results_verified)
       .def_ro("orders_differ", &Report::orders_differ);
 
   using verify::TimedStep;

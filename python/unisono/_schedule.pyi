@@ -76,8 +76,11 @@ class Report:
     def messages(self) -> int: ...
     @property
     def slots(self) -> int:
-        """The fewest that a connection must have, from those that were asked for on; 0: no number
-        helps."""
+        """The fewest with which the plan is right, from 2 on; 0: no number helps."""
+
+    @property
+    def results_verified(self) -> bool:
+        """False for a custom plan: what its results should be, only its program says."""
 
     @property
     def orders_differ(self) -> bool:

@@ -297,17 +297,20 @@ class Plan:
     def thread_blocks(self, rank: int) -> list[ThreadBlock]: ...
     def verify(
         self,
-        slots: int = 2,
+        slots: int | None = None,
         zero_copy: bool = True,
-        results: bool = True,
         allow_different_orders: bool = False,
     ) -> Report:
-        """Verifies the plan, for connections of so many slots and more.
+        """Verifies the plan: `Report.slots` are the fewest with which it is right.
+
+        Of a custom plan everything but its results is verified, which its program states, not the
+        plan: see `Report.results_verified`.
 
         Args:
-            slots: Messages that a connection holds.
+            slots: Messages that a connection holds at most; None: as many as it has in every
+                transport, as UNISONO_SLOTS is set: `unisono plan verify` and `register` count on as
+                many.
             zero_copy: Also where messages are read from the sender's memory.
-            results: False: of a custom plan, which is refused otherwise, all but its results.
             allow_different_orders: Sums that ranks add in different orders are no failure.
         """
 

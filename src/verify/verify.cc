@@ -68,10 +68,10 @@ std::optional<Failure> refusal(const plan::Plan& plan, const Options& options) {
   if (const Status status = plan::check(plan, plan::format_limits()); !status.ok())
     return malformed("a plan within the format", status.error().message);
   const bool is_custom = header.collective == Collective::custom;
-  if ((is_custom && !options.conditions) || header.collective == Collective::point_to_point)
-    return malformed("a collective with a fixed meaning, or conditions",
-                     str(name(header.collective), ", which has none"));
-  if (is_custom && !conditions_fit(header, *options.conditions))
+  if (header.collective == Collective::point_to_point)
+    return malformed("a collective with a fixed meaning, or a custom one",
+                     str(name(header.collective), ", which has no results"));
+  if (is_custom && options.conditions && !conditions_fit(header, *options.conditions))
     return malformed(str("conditions for the ", header.ranks, " ranks' chunks"),
                      "other conditions");
   if (options.slots < 1) return malformed("at least 1 slot", str(options.slots));
@@ -91,7 +91,7 @@ std::optional<Failure> refusal(const plan::Plan& plan, const Options& options) {
 
 // The fewest slots with which a plan that deadlocks with options.slots is right; 0: more slots do
 // not help. A plan that ends with some number of slots ends with more.
-int fewest_slots(const plan::Plan& plan, const Options& options) {
+int slots_needed(const plan::Plan& plan, const Options& options) {
   const auto ends = [&](std::int64_t slots) {
     Options more = options;
     more.slots = static_cast<int>(slots);
@@ -117,8 +117,7 @@ int fewest_slots(const plan::Plan& plan, const Options& options) {
   return static_cast<int>(many);
 }
 
-}  // namespace
-
+// Conditions that anything meets: every input chunk is given, no output chunk is asked for.
 Conditions no_conditions(const plan::Header& header) {
   const auto chunks =
       static_cast<std::size_t>(header.chunks_per_block) * static_cast<std::size_t>(header.ranks);
@@ -126,6 +125,8 @@ Conditions no_conditions(const plan::Header& header) {
           .required = std::vector<std::vector<std::int32_t>>(
               chunks * static_cast<std::size_t>(header.output_blocks))};
 }
+
+}  // namespace
 
 std::string_view name(Problem problem) { return problems[static_cast<std::size_t>(problem)]; }
 
@@ -141,25 +142,43 @@ std::string Failure::describe() const {
   return text;
 }
 
-Report verify(const plan::Plan& plan, const Options& options) {
+Report verify(const plan::Plan& plan, const Options& wanted) {
   Report report;
-  if (std::optional<Failure> refused = refusal(plan, options)) {
+  if (std::optional<Failure> refused = refusal(plan, wanted)) {
     report.failures.push_back(std::move(*refused));
     return report;
+  }
+  Options options = wanted;
+  options.slots = std::min(fewest_slots, wanted.slots);
+  Conditions none;
+  if (plan.header.collective == Collective::custom && !options.conditions) {
+    none = no_conditions(plan.header);
+    options.conditions = &none;
+    report.results_verified = false;
   }
   // What chunks hold is only certain where there is no race.
   report.failures = find_races(plan, Memory(plan), most_races);
   if (!report.ok()) return report;
 
-  Execution execution(plan, options, false);
-  const bool failed = execution.run().has_value();
-  report.steps = execution.steps();
-  report.messages = execution.messages();
-  report.orders_differ = execution.orders_differ();
-  if (!failed) {
+  const auto run = [&] {
+    Execution execution(plan, options, false);
+    const std::optional<Failure> found = execution.run();
+    report.steps = execution.steps();
+    report.messages = execution.messages();
+    report.orders_differ = execution.orders_differ();
+    return found;
+  };
+  const std::optional<Failure> found = run();
+  if (!found) {
     report.slots = options.slots;
     return report;
   }
+  if (found->problem == Problem::deadlock) report.slots = slots_needed(plan, options);
+  const bool needs_more = report.slots > wanted.slots;
+  // With so many the plan is right; or it fails as it does with all the slots that there are.
+  const int tried =
+      std::exchange(options.slots, report.slots > 0 && !needs_more ? report.slots : wanted.slots);
+  if (options.slots != tried && !run()) return report;
   // Once more, the same, with its history.
   Failure failure = *Execution(plan, options, true).run();
   if (failure.problem == Problem::deadlock && options.zero_copy) {
@@ -170,12 +189,9 @@ Report verify(const plan::Plan& plan, const Options& options) {
       failure.counterexample.push_back(
           "Only with zero-copy: it would complete if messages were copied.");
   }
-  if (failure.problem == Problem::deadlock) {
-    report.slots = fewest_slots(plan, options);
-    if (report.slots > 0)
-      failure.counterexample.push_back(
-          str("It would complete with ", report.slots, " slots in a connection."));
-  }
+  if (needs_more)
+    failure.counterexample.push_back(
+        str("It would complete with ", report.slots, " slots in a connection."));
   report.failures.push_back(std::move(failure));
   return report;
 }

@@ -26,14 +26,13 @@ struct Conditions {
                                                     // nothing: anything may be there
 };
 
-// Conditions that anything meets: every input chunk is given, no output chunk is asked for. With
-// them all but the results of a custom collective is proved.
-Conditions no_conditions(const plan::Header& header);
+// No engine has fewer slots in a connection.
+inline constexpr int fewest_slots = 2;
 
 struct Options {
-  // Messages that a connection holds before a sending step blocks. The proof holds for this
-  // number and every larger one.
-  int slots = 2;  // the fewest that a connection has
+  // Messages that a connection holds before a sending step blocks. The proof holds for
+  // Report::slots, which are no more, and every larger number.
+  int slots = fewest_slots;
   // Also prove that the plan ends when messages are read from the sender's memory: a step
   // that overwrites what an earlier step sent waits until the receiver has taken it.
   bool zero_copy = true;
@@ -43,7 +42,7 @@ struct Options {
   // So is one whose steps move more chunks: a proof takes some 100 ns for each, and up to 100 bytes
   // for each that is added.
   std::int64_t max_chunk_moves = std::int64_t{1} << 28;
-  // For a custom collective, which is refused without. Must outlive the call.
+  // For a custom collective; without, all but its results is verified. Must outlive the call.
   const Conditions* conditions = nullptr;
   // Report sums that ranks add in different orders in Report::orders_differ, not as a failure.
   bool allow_different_orders = false;
@@ -84,14 +83,17 @@ struct Report {
   std::vector<Failure> failures;  // empty: proved
   std::int64_t steps = 0;         // executed
   std::int64_t messages = 0;
-  // The fewest slots, from Options::slots on, with which the plan is right; 0: no number helps.
+  // The fewest slots, from fewest_slots or Options::slots on, with which the plan is right; 0: no
+  // number helps.
   int slots = 0;
+  // False for a custom collective without conditions: any results would do.
+  bool results_verified = true;
   // Ranks' results of one sum are not the same bit for bit; only if the options allow it.
   bool orders_differ = false;
   bool ok() const { return failures.empty(); }
 };
 
-// For collectives with a fixed meaning, and custom ones with conditions.
+// For collectives with a fixed meaning, and custom ones.
 Report verify(const plan::Plan& plan, const Options& options = {});
 
 }  // namespace unisono::verify

@@ -6,7 +6,8 @@ from itertools import pairwise
 import pytest
 import unisono
 from python.plans_of_slots import exchange_of
-from unisono import plans
+from unisono import _unisono as native
+from unisono import lang, plans
 
 
 def test_the_registry_is_listed_by_collective():
@@ -167,10 +168,12 @@ def test_a_report_says_how_many_slots_a_plan_needs():
     assert plans.find_algorithm("ring_all_reduce").plan(plans.Placement(3)).verify().slots == 2
     for messages in (3, 4, 7):
         plan = exchange_of(messages)
-        report = plan.verify()
+        report = plan.verify(slots=2)
         assert (report.ok, report.slots) == (False, messages)
         assert f"with {messages} slots" in report.failures[0].describe()
-        assert plan.verify(slots=messages).ok
+        for more in (messages, messages + 3):
+            enough = plan.verify(slots=more)
+            assert (enough.ok, enough.slots) == (True, messages)
         assert not plan.verify(slots=messages - 1).ok
     # No number of slots helps where every rank receives before it sends.
     document = json.loads(exchange_of(1).to_json())
@@ -178,3 +181,41 @@ def test_a_report_says_how_many_slots_a_plan_needs():
         one["thread_blocks"][0]["body"].reverse()
     report = plans.Plan.from_json(json.dumps(document)).verify()
     assert (report.failures[0].problem, report.slots) == ("deadlock", 0)
+
+
+def test_a_plan_is_verified_with_the_slots_that_connections_have():
+    free = native.usable_slots()
+    assert exchange_of(free).verify().ok
+    assert not exchange_of(free + 1).verify().ok
+    assert exchange_of(free + 1).verify(slots=free + 1).ok
+
+
+def test_a_custom_plan_is_right_but_for_its_results():
+    @lang.program("custom", wanted=lambda shape, rank, index: [(1 - rank, index)])
+    def swap(p):
+        for rank in range(2):
+            p.chunk(rank, "input", 0).copy(1 - rank, "output", 0)
+
+    plan = swap.compile(2).plan
+    report = plan.verify()
+    assert report.ok
+    assert not report.results_verified
+    assert repr(report).startswith("<unisono.Report: right but for its results, 2 slots, ")
+    known = plans.find_algorithm("ring_all_reduce").plan(plans.Placement(2))
+    assert known.verify().results_verified
+    # Everything else is verified.
+    text = plan.to_text()
+    rows = [row for row in text.split("\n") if not row.startswith("    recv ")]
+    assert len(rows) == text.count("\n") - 1
+    stuck = plans.Plan.from_text("\n".join(rows))
+    failed = stuck.verify()
+    assert failed.failures[0].problem == "message_left"
+    assert "first message_left on rank" in repr(failed)
+
+
+def test_a_failure_of_no_rank_names_none():
+    plan = plans.find_algorithm("ring_all_reduce").plan(plans.Placement(2))
+    point_to_point = plan.to_text().replace("collective all_reduce", "collective point_to_point")
+    report = plans.Plan.from_text(point_to_point).verify()
+    assert "first malformed, " in repr(report)
+    assert repr(report.failures[0]) == "<unisono.Failure: malformed>"

@@ -48,12 +48,32 @@ TEST(WrongPlans, AnIndexOutsideItsBufferIsMalformed) {
   EXPECT_CONTAINS(failure.got, "7");
 }
 
-TEST(WrongPlans, ACustomCollectiveHasNothingToProve) {
+TEST(WrongPlans, ACustomCollectiveWithoutConditionsIsVerifiedButForItsResults) {
   Plan plan = exchange(Collective::all_reduce);
+  EXPECT_TRUE(verify(plan).results_verified);
   plan.header.collective = Collective::custom;
+  const Report report = verify(plan);
+  EXPECT_TRUE(report.ok());
+  EXPECT_FALSE(report.results_verified);
+  // With conditions the results are verified, too: rank 0's own input is not its sum.
+  Conditions wanted{.given = {true, true}, .required = {{0}, {0, 1}}};
+  const Report checked = verify(plan, {.conditions = &wanted});
+  EXPECT_TRUE(checked.results_verified);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_EQ(checked.failures[0].problem, Problem::wrong_result);
+  EXPECT_EQ(checked.failures[0].expected, "input[0] of rank 0");
+  EXPECT_EQ(checked.failures[0].got, "input[0] of rank 0 + input[0] of rank 1");
+  // All else is verified without them.
+  plan.programs[0].thread_blocks[0].body.pop_back();
+  EXPECT_EQ(failure_of(plan).problem, Problem::message_left);
+}
+
+TEST(WrongPlans, APointToPointPlanHasNothingToVerify) {
+  Plan plan = exchange(Collective::all_reduce);
+  plan.header.collective = Collective::point_to_point;
   const Failure failure = failure_of(plan);
   EXPECT_EQ(failure.problem, Problem::malformed);
-  EXPECT_CONTAINS(failure.got, "custom");
+  EXPECT_CONTAINS(failure.got, "point_to_point");
 }
 
 TEST(WrongPlans, NoSlotsAreRefused) {
@@ -159,26 +179,6 @@ TEST(WrongPlans, SumsInAnotherOrderOnAnotherRank) {
   EXPECT_EQ(failure.rank, 2);
   EXPECT_CONTAINS(failure.expected, "((0+1)+2)");
   EXPECT_CONTAINS(failure.got, "((0+2)+1)");
-}
-
-TEST(WrongPlans, TheOrderOfTwoOperandsDoesNotMatter) {
-  Plan plan = test::all_pairs_all_reduce(2);
-  auto& body = plan.programs[1].thread_blocks[0].body;
-  const auto last = static_cast<int>(body.size()) - 1;
-  std::swap(step_of(plan, 1, 0, last).source, step_of(plan, 1, 0, last - 1).source);
-  EXPECT_TRUE(verify(plan).ok());
-}
-
-TEST(WrongPlans, StoriesStayShort) {
-  Plan plan = reduce_chain(64);
-  step_of(plan, 30, 0, 0) = {
-      .operation = Operation::recv_copy_send, .destination = scratch(0), .after = {}, .peers = {}};
-  const Failure failure = failure_of(plan);
-  EXPECT_EQ(failure.problem, Problem::wrong_result);
-  EXPECT_LE(failure.counterexample.size(), 12U);
-  EXPECT_CONTAINS(failure.counterexample.front(), "rank 63 thread block 0 step 0: send input[0]");
-  EXPECT_CONTAINS(failure.counterexample.back(), "rank 0 thread block 0 step 0: recv_reduce_copy");
-  EXPECT_CONTAINS(failure.describe(), "... 54 steps more ...");
   // A custom collective adds input chunks.
   plan.header.collective = Collective::custom;
   const std::vector<std::int32_t> all{0, 1, 2};
@@ -201,6 +201,26 @@ TEST(WrongPlans, AnInputThatOnlyTheRootHas) {
   const Failure failure = failure_of(plan);
   EXPECT_EQ(failure.problem, Problem::unwritten_read);
   EXPECT_EQ(failure.got, "a buffer without data: only rank 1, the root, has an input in broadcast");
+}
+
+TEST(WrongPlans, TheOrderOfTwoOperandsDoesNotMatter) {
+  Plan plan = test::all_pairs_all_reduce(2);
+  auto& body = plan.programs[1].thread_blocks[0].body;
+  const auto last = static_cast<int>(body.size()) - 1;
+  std::swap(step_of(plan, 1, 0, last).source, step_of(plan, 1, 0, last - 1).source);
+  EXPECT_TRUE(verify(plan).ok());
+}
+
+TEST(WrongPlans, StoriesStayShort) {
+  Plan plan = reduce_chain(64);
+  step_of(plan, 30, 0, 0) = {
+      .operation = Operation::recv_copy_send, .destination = scratch(0), .after = {}, .peers = {}};
+  const Failure failure = failure_of(plan);
+  EXPECT_EQ(failure.problem, Problem::wrong_result);
+  EXPECT_LE(failure.counterexample.size(), 12U);
+  EXPECT_CONTAINS(failure.counterexample.front(), "rank 63 thread block 0 step 0: send input[0]");
+  EXPECT_CONTAINS(failure.counterexample.back(), "rank 0 thread block 0 step 0: recv_reduce_copy");
+  EXPECT_CONTAINS(failure.describe(), "... 54 steps more ...");
 }
 
 TEST(WrongPlans, ADescriptionNamesTheProblemThePlaceAndTheWay) {

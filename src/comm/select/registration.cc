@@ -39,20 +39,6 @@ struct Verified {
   int slots;  // that it needs
 };
 
-// No engine has fewer.
-constexpr int least_slots = 2;
-
-// Its conditions must outlive the options.
-verify::Options options_for(const plan::Header& header, verify::Conditions& conditions, int slots) {
-  verify::Options options;
-  options.slots = slots;
-  if (header.collective == Collective::custom) {
-    conditions = verify::no_conditions(header);
-    options.conditions = &conditions;
-  }
-  return options;
-}
-
 Result<Verified> read_plan(const std::string& text, int ranks, int slots) {
   const bool is_json = text.find_first_not_of(" \t\r\n") == text.find('{');
   UNISONO_ASSIGN(Plan plan, is_json ? plan::from_json(text) : plan::parse(text));
@@ -63,11 +49,8 @@ Result<Verified> read_plan(const std::string& text, int ranks, int slots) {
   if (header.ranks != ranks)
     return misuse("plan ", header.name, " is for ", header.ranks, " ranks; the communicator has ",
                   ranks);
-  // What a custom plan means, its program says, and the compiler has proved it: here anything may
-  // be brought and anything may come out, in order and without a race.
-  verify::Conditions conditions;
-  const verify::Report report =
-      verify::verify(plan, options_for(header, conditions, std::min(least_slots, slots)));
+  // What a custom plan means, its program says, and the compiler has verified it.
+  const verify::Report report = verify::verify(plan, {.slots = slots});
   if (report.slots > slots)
     return misuse(
         "plan ", header.name, " needs connections of ", report.slots, " slots, but only ", slots,
@@ -89,9 +72,8 @@ std::optional<Plan> stage(const Plan& plan, int rank, Registered& one) {
     one.unstaged = staged.error().message;
     return std::nullopt;
   }
-  verify::Conditions conditions;
-  const verify::Report report =
-      verify::verify(*staged, options_for(plan.header, conditions, least_slots));
+  // A call compares the slots that it needs with those of its engine.
+  const verify::Report report = verify::verify(*staged);
   if (report.slots == 0) {
     one.unstaged = str("with its puts sent as messages it fails verification:\n",
                        report.failures.front().describe());
