@@ -102,7 +102,7 @@ void Backend::release_resources() {
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> Backend::getBackendOptions() {
-  auto options = c10::make_intrusive<Options>("unisono", timeout_);
+  auto options = c10::make_intrusive<Options>("unisono", timeout_.load());
   options->group_name = name_;
   options->global_ranks_in_group = global_ranks_;
   return options;
@@ -137,21 +137,21 @@ void Backend::check(const Status& status, const char* operation) const {
 
 std::chrono::nanoseconds Backend::limit(std::chrono::milliseconds of_call) {
   const bool is_unset = of_call == c10d::kUnsetTimeout || of_call.count() <= 0;
-  return (is_unset ? timeout_ : of_call) + std::exchange(added_timeout_, {});
+  return (is_unset ? timeout_.load() : of_call) + added_timeout_.exchange({});
 }
 
 // Starting -------------------------------------------------------------------------------------
 
 void Backend::profile(const char* operation, const Holding& holding, bool is_async) const {
   if (is_profiled())
-    profile_group({name_, pg_desc_, global_ranks_, rank_, size_, sequence_}, operation, holding,
-                  is_async);
+    profile_group({name_, pg_desc_, global_ranks_, rank_, size_, sequence_.load()}, operation,
+                  holding, is_async);
 }
 
 c10::intrusive_ptr<Work> Backend::follow(c10d::OpType type, const char* name, Holding holding,
                                          bool is_async) {
   profile(name, holding, is_async);
-  return c10::make_intrusive<Work>(rank_, type, name, place_, sequence_, std::move(holding),
+  return c10::make_intrusive<Work>(rank_, type, name, place_, sequence_.load(), std::move(holding),
                                    completer_, hooks_);
 }
 
@@ -167,12 +167,22 @@ unisono::Work Backend::submit(const char* name, std::span<const Message> message
   return take(connected(name).submit(messages, {.timeout = patience}), name);
 }
 
-Backend::Started Backend::join_batch(std::vector<unisono::Work> calls, Holding holding) {
-  batch_->calls.insert(batch_->calls.end(), calls.begin(), calls.end());
-  batch_->holding.add(std::move(holding));
+Backend::Started Backend::join(Batch& batch, std::vector<unisono::Work> calls, Holding holding) {
+  batch.calls.insert(batch.calls.end(), calls.begin(), calls.end());
+  batch.holding.add(std::move(holding));
+  return part_of(batch.parts);
+}
+
+Backend::Started Backend::put_off(Batch& batch, const Message& message, Holding holding) {
+  (message.peer == any_source ? batch.from_any : batch.messages).push_back(message);
+  batch.holding.add(std::move(holding));
+  return part_of(batch.message_parts);
+}
+
+Backend::Started Backend::part_of(Hooks::Keys& parts) const {
   if (!hooks_->any()) return nullptr;
   auto part = c10::make_intrusive<Part>();
-  batch_->parts.push_back(part->getCompletionKey());
+  parts.push_back(part->getCompletionKey());
   return part;
 }
 
@@ -180,9 +190,10 @@ Backend::Started Backend::start(Operation operation, std::chrono::milliseconds t
                                 bool is_async) {
   ++sequence_;
   operation.call.options.timeout = limit(timeout);
-  if (batch_) check_batch(operation.device, site(operation.name));
+  Batch* const batch = batches_.own();
+  if (batch) check_batch(*batch, operation.device, site(operation.name));
   if (operation.device.is_cuda()) return start_on_device(std::span(&operation, 1), is_async);
-  if (!is_async && !batch_ && hooks_->any()) {
+  if (!is_async && !batch && hooks_->any()) {
     const auto work =
         follow(operation.type, operation.name, std::move(operation.holding), is_async);
     check(connected(operation.name).run(operation.call), operation.name);
@@ -190,7 +201,7 @@ Backend::Started Backend::start(Operation operation, std::chrono::milliseconds t
     work->wait();
     return work;
   }
-  if (!is_async && !batch_) {
+  if (!is_async && !batch) {
     profile(operation.name, operation.holding, false);
     const ProfiledScope scope(operation.name, operation.holding);
     check(connected(operation.name).run(operation.call), operation.name);
@@ -200,7 +211,7 @@ Backend::Started Backend::start(Operation operation, std::chrono::milliseconds t
   const auto submitted = [&] {
     return take(connected(operation.name).submit(operation.call), operation.name);
   };
-  if (batch_) return join_batch({submitted()}, std::move(operation.holding));
+  if (batch) return join(*batch, {submitted()}, std::move(operation.holding));
   const auto work = follow(operation.type, operation.name, std::move(operation.holding));
   return begun(work, {submitted()});
 }
@@ -218,13 +229,14 @@ Backend::Started Backend::start(std::vector<Operation> operations,
       refuse_parts(site(name).text(), " got tensors on ", device, " and on ", operation.device,
                    "; all must be on one device");
   }
-  if (batch_) check_batch(device, site(name));
+  Batch* const batch = batches_.own();
+  if (batch) check_batch(*batch, device, site(name));
   if (device.is_cuda()) return start_on_device(operations, is_async);
   Holding holding;
   for (Operation& operation : operations) holding.add(std::move(operation.holding));
   Communicator& members = connected(name);
   c10::intrusive_ptr<Work> work;
-  if (!batch_) work = follow(type, name, std::move(holding));
+  if (!batch) work = follow(type, name, std::move(holding));
   std::vector<unisono::Work> calls;
   std::optional<Error> refused;
   for (const Operation& operation : operations) {
@@ -238,9 +250,9 @@ Backend::Started Backend::start(std::vector<Operation> operations,
   }
   // What was started before a refused call keeps its memory until it ends.
   const Started begun_or_joined =
-      batch_ ? join_batch(std::move(calls), std::move(holding)) : begun(work, std::move(calls));
+      batch ? join(*batch, std::move(calls), std::move(holding)) : begun(work, std::move(calls));
   if (refused) check(*refused, name);
-  if (is_async || batch_) return begun_or_joined;
+  if (is_async || batch) return begun_or_joined;
   work->wait();
   return hooks_->any() ? begun_or_joined : nullptr;
 }
@@ -272,7 +284,7 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
   joining.world_size = part.size();
   auto made =
       make(std::move(part), std::move(joining), options ? options->group_name : name_ + ":split",
-           std::move(members), options ? options->timeout : timeout_, host_waits_);
+           std::move(members), options ? options->timeout : timeout_.load(), host_waits_);
   split_part_ = made.get();
   return made;
 }
@@ -300,7 +312,7 @@ void Backend::shutdown() {
   if (hooks_->any()) hooks_->look();
   hooks_->watch(nullptr);
   end_what_is_pending(
-      deadline_after(std::min<std::chrono::nanoseconds>(shutdown_patience, timeout_)));
+      deadline_after(std::min<std::chrono::nanoseconds>(shutdown_patience, timeout_.load())));
   completer_->stop(deadline_after(shutdown_patience));
 }
 
@@ -311,7 +323,8 @@ void Backend::end_what_is_pending(Deadline deadline) {
     break;
   }
   fate_->keep();
-  if (!device_) {
+  const Device* const device = known_device();
+  if (device == nullptr) {
     static_cast<void>(communicator_.destroy());
     return;
   }
@@ -325,7 +338,7 @@ void Backend::end_what_is_pending(Deadline deadline) {
     return;
   }
   if (over.wait_until(deadline) == std::future_status::timeout) {
-    const std::string what = c10::str("what is on ", device_->device(), *place_);
+    const std::string what = c10::str("what is on ", device->device(), *place_);
     fate_->fail({.kind = ErrorKind::peer,
                  .aborted = true,
                  .peer = rank_,

@@ -13,13 +13,16 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "device.h"
+#include "batch.h"
 #include "hooks.h"
 #include "operation.h"
 #include "tensors.h"
@@ -130,6 +133,8 @@ class Backend : public c10d::Backend {
   void startCoalescing() override;
   Started endCoalescing() override;
 
+  // Ends this thread's batch, if it has one, without its messages.
+  void drop_batch();
   // When the last user lets go: the registry of live groups forgets it.
   void release_resources() override;
 
@@ -179,11 +184,15 @@ class Backend : public c10d::Backend {
                        std::chrono::nanoseconds patience);
   Started start_message(c10d::OpType type, const char* name, const at::Tensor& tensor,
                         Message message);
-  Started join_batch(std::vector<unisono::Work> calls, Holding holding);
+  // Work for hooks, or nothing: what a call in a batch returns.
+  Started join(Batch& batch, std::vector<unisono::Work> calls, Holding holding);
+  Started put_off(Batch& batch, const Message& message, Holding holding);
+  Started part_of(Hooks::Keys& parts) const;
 
   // The same on a device. It is the rank's only one, of that name in errors.
   Device& device_of(c10::Device device, const Site& site);
   Started start_on_device(std::span<Operation> operations, bool is_async);
+  const Device* known_device() const;
   Started start_on_device(c10d::OpType type, const char* name, c10::Device device,
                           std::span<const Message> messages, Holding holding,
                           Hooks::Keys parts = {});
@@ -192,7 +201,7 @@ class Backend : public c10d::Backend {
   // Whether what is on the stream is announced to hooks: not while it is captured.
   bool announces(const c10::Stream& stream) const;
   // All that is batched is on one device.
-  void check_batch(c10::Device device, const Site& site);
+  static void check_batch(Batch& batch, c10::Device device, const Site& site);
   // Waits for all that is pending, at most so long, then aborts the group.
   void end_what_is_pending(Deadline deadline);
   void abort_pending(const std::string& what);
@@ -242,26 +251,21 @@ class Backend : public c10d::Backend {
   const std::string name_;
   std::vector<std::uint64_t> global_ranks_;
   std::shared_ptr<const std::string> place_;  // of all errors
-  std::chrono::milliseconds timeout_;
-  std::chrono::milliseconds added_timeout_{0};
+  // Any thread. Each is a value on its own, and orders nothing.
+  std::atomic<std::chrono::milliseconds> timeout_;
+  std::atomic<std::chrono::milliseconds> added_timeout_{std::chrono::milliseconds(0)};
   const bool host_waits_;
   std::shared_ptr<Fate> fate_;
   std::optional<Device> device_;
-  std::uint64_t sequence_ = 0;  // of the last collective, so that it is the same on all ranks
+  // Of the last collective, so that it is the same on all ranks. Any thread.
+  std::atomic<std::uint64_t> sequence_ = 0;
   std::shared_ptr<Completer> completer_;
   std::shared_ptr<Hooks> hooks_;
+  mutable std::mutex device_mutex_;  // guards its making; from then on it stays
   bool is_shut_ = false;
   const pid_t process_ = getpid();
 
-  // Between startCoalescing and endCoalescing.
-  struct Batch {
-    std::optional<c10::Device> device;
-    std::vector<Message> messages;
-    std::vector<unisono::Work> calls;
-    Holding holding;
-    Hooks::Keys parts;
-  };
-  std::optional<Batch> batch_;
+  Batches batches_;
   // The last split's, and this rank's part, which may be gone.
   c10::intrusive_ptr<c10d::Store> split_store_;
   const Backend* split_part_ = nullptr;

@@ -91,7 +91,7 @@ void Backend::all_reduce_(const at::Tensor& tensor, const c10d::ReduceOp& operat
   const NoAutograd guard;
   Operation prepared = prepare_all_reduce(tensor, operation, "all_reduce");
   prepared.compute_overlap = false;
-  static_cast<void>(start(std::move(prepared), timeout_, false));
+  static_cast<void>(start(std::move(prepared), timeout_.load(), false));
 }
 
 Backend::Started Backend::allreduce_coalesced(Tensors& tensors,
@@ -367,10 +367,11 @@ Backend::Started Backend::alltoall(Tensors& outputs, Tensors& inputs,
 Backend::Started Backend::barrier(const c10d::BarrierOptions& options) {
   const Site here = site("barrier");
   if (options.device && options.device->is_cuda()) device_of(*options.device, here);
-  if (device_ && !device_->wait_for_streams(deadline_after(limit(options.timeout))))
+  const Device* const device = known_device();
+  if (device != nullptr && !device->wait_for_streams(deadline_after(limit(options.timeout))))
     check(Error{.kind = ErrorKind::peer,
                 .timed_out = true,
-                .message = c10::str("what is on ", device_->device(), " before it does not end")},
+                .message = c10::str("what is on ", device->device(), " before it does not end")},
           here.operation);
   return start(Operation(OpType::BARRIER, "barrier", Collective::barrier), options);
 }

@@ -17,6 +17,7 @@ Device::Device(c10::Device device)
       begin_(device.type()) {}
 
 c10::Stream Device::own_after_current() {
+  const std::lock_guard lock(mutex_);
   begin_.record(current());
   begin_.block(own_);
   return own_;

@@ -7,6 +7,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <chrono>
+#include <mutex>
 
 namespace unisono::pytorch {
 
@@ -19,7 +20,7 @@ class Device {
 
   c10::Device device() const { return own_.device(); }
   c10::Stream current() const { return guard_.getStream(device()); }
-  // The group's stream, which waits for all work that is on the current one now.
+  // The group's stream, which waits for all work that is on the current one now. Any thread.
   c10::Stream own_after_current();
   // Has the host wait for what is on both now; false if there is no end of it before the deadline.
   bool wait_for_streams(Deadline deadline) const;
@@ -27,6 +28,7 @@ class Device {
  private:
   c10::impl::VirtualGuardImpl guard_;
   c10::Stream own_;
+  std::mutex mutex_;  // between the recording of `begin_` and the stream's wait for it
   c10::Event begin_;
 };
 

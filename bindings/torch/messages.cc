@@ -47,17 +47,14 @@ Backend::Started Backend::start_message(c10d::OpType type, const char* name,
   const at::Tensor row = message.is_send ? input_row(tensor, holding) : output_row(tensor, holding);
   const Message filled = message_of(message.is_send, row, message.peer, message.tag);
   if (is_profiled() && message.is_send) holding.given.push_back(tensor);
-  if (batch_) check_batch(row.device(), here);
-  if (batch_ && message.peer != any_source) {
-    batch_->messages.push_back(filled);
-    return join_batch({}, std::move(holding));
-  }
+  Batch* const batch = batches_.own();
+  if (batch) check_batch(*batch, row.device(), here);
+  const bool is_refused_on_devices = row.is_cuda() && message.peer == any_source;
+  if (batch && !is_refused_on_devices) return put_off(*batch, filled, std::move(holding));
   if (row.is_cuda())
     return start_on_device(type, name, row.device(), std::span(&filled, 1), std::move(holding));
-  const auto submitted = [&] { return submit(name, std::span(&filled, 1), timeout_); };
-  if (batch_) return join_batch({submitted()}, std::move(holding));
   const auto work = follow(type, name, std::move(holding));
-  return begun(work, {submitted()});
+  return begun(work, {submit(name, std::span(&filled, 1), timeout_.load())});
 }
 
 Backend::Started Backend::send(Tensors& tensors, int peer, int tag) {
@@ -78,21 +75,48 @@ Backend::Started Backend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 void Backend::startCoalescing() {
-  if (batch_) refuse(where("startCoalescing") + ": coalescing has been started already");
-  batch_.emplace();
+  if (batches_.open()) return;
+  drop_batch();
+  refuse(where("startCoalescing") +
+         ": this thread had started coalescing already; that batch is dropped, and its messages "
+         "are not sent");
 }
 
 Backend::Started Backend::endCoalescing() {
-  if (!batch_) refuse(where("endCoalescing") + ": coalescing has not been started");
-  Batch batch = std::move(*batch_);
-  batch_.reset();
+  std::optional<Batch> batch = batches_.take();
+  if (!batch) refuse(where("endCoalescing") + ": this thread has not started coalescing");
+  Hooks::Keys parts = std::move(batch->parts);
+  parts.insert(parts.end(), batch->message_parts.begin(), batch->message_parts.end());
   const char* const name = "coalesced";
-  if (batch.device && batch.device->is_cuda())
-    return start_on_device(c10d::OpType::COALESCED, name, *batch.device, batch.messages,
-                           std::move(batch.holding), std::move(batch.parts));
-  const auto work = follow(c10d::OpType::COALESCED, name, std::move(batch.holding));
-  if (!batch.messages.empty()) batch.calls.push_back(submit(name, batch.messages, timeout_));
-  return begun(work, std::move(batch.calls), std::move(batch.parts));
+  if (batch->device && batch->device->is_cuda())
+    return start_on_device(c10d::OpType::COALESCED, name, *batch->device, batch->messages,
+                           std::move(batch->holding), std::move(parts));
+  Communicator& members = connected(name);
+  const auto work = follow(c10d::OpType::COALESCED, name, std::move(batch->holding));
+  const MessageOptions options{.timeout = timeout_.load()};
+  Status refused;
+  const auto start = [&](std::span<const Message> messages) {
+    if (messages.empty() || !refused.ok()) return;
+    auto started = members.submit(messages, options);
+    if (started.ok())
+      batch->calls.push_back(std::move(*started));
+    else
+      refused = started.error();
+  };
+  start(batch->messages);
+  for (const Message& message : batch->from_any) start(std::span(&message, 1));
+  // What was started before a refused message keeps its memory until it ends.
+  const Started out = begun(work, std::move(batch->calls), std::move(parts));
+  check(refused, name);
+  return out;
+}
+
+void Backend::drop_batch() {
+  std::optional<Batch> batch = batches_.take();
+  if (!batch || batch->calls.empty()) return;
+  // Its collectives have been started, and use their memory until they end.
+  const auto work = follow(c10d::OpType::COALESCED, "coalesced", std::move(batch->holding));
+  begun(work, std::move(batch->calls), std::move(batch->parts));
 }
 
 // Every rank reports to rank 0, which answers with the ranks that have not. So all that came learn
@@ -105,7 +129,7 @@ void Backend::monitoredBarrier(const c10d::BarrierOptions& options, bool) {
     refuse_parts(site("monitored_barrier").text(), " got the timeout ", options.timeout.count(),
                  " ms; it must be 0 or more");
   // 0 asks who is there now.
-  const auto patience = options.timeout == c10d::kUnsetTimeout ? timeout_ : options.timeout;
+  const auto patience = options.timeout == c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
   if (rank_ == 0)
     await_all(patience);
   else

@@ -52,6 +52,8 @@ PYBIND11_MODULE(_unisono_torch, module) {
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(module, "ProcessGroupUnisono")
       .def_property_readonly("options", &Backend::getBackendOptions)
       .def_property_readonly("joining", &Backend::joining)
+      .def("get_error", &Backend::getError, py::call_guard<py::gil_scoped_release>())
+      .def("_drop_batch", &Backend::drop_batch, py::call_guard<py::gil_scoped_release>())
       .def("_set_default_timeout", &Backend::setTimeout, py::arg("timeout"),
            py::call_guard<py::gil_scoped_release>());
   module.def("make_backend", &make_backend, py::arg("handle"), py::arg("joining"), py::arg("name"),

@@ -9,6 +9,7 @@
 namespace unisono::pytorch {
 
 Device& Backend::device_of(c10::Device device, const Site& site) {
+  const std::lock_guard lock(device_mutex_);
   const int known = device_ ? device_->device().index() : communicator_.device();
   if (known >= 0 && device.has_index() && device.index() != known)
     refuse_parts(site.text(), " got a tensor on ", device, ", but the group has cuda:", known,
@@ -17,11 +18,16 @@ Device& Backend::device_of(c10::Device device, const Site& site) {
   return *device_;
 }
 
-void Backend::check_batch(c10::Device device, const Site& site) {
-  if (!batch_->device) batch_->device = device;
-  if (*batch_->device != device)
+const Device* Backend::known_device() const {
+  const std::lock_guard lock(device_mutex_);
+  return device_ ? &*device_ : nullptr;
+}
+
+void Backend::check_batch(Batch& batch, c10::Device device, const Site& site) {
+  if (!batch.device) batch.device = device;
+  if (*batch.device != device)
     refuse_parts(site.text(), " got a tensor on ", device, " in a batch of tensors on ",
-                 *batch_->device, "; all must be on one device");
+                 *batch.device, "; all must be on one device");
 }
 
 Backend::Started Backend::start_on_device(std::span<Operation> operations, bool is_async) {
@@ -29,7 +35,8 @@ Backend::Started Backend::start_on_device(std::span<Operation> operations, bool 
   const char* const name = operations[0].name;
   Communicator& members = connected(name);
   Device& device = device_of(operations[0].device, site(name));
-  const c10::Stream stream = is_async || batch_ ? device.own_after_current() : device.current();
+  Batch* const batch = batches_.own();
+  const c10::Stream stream = is_async || batch ? device.own_after_current() : device.current();
   const c10::StreamGuard guard(stream);
   Holding holding;
   for (Operation& operation : operations) {
@@ -41,7 +48,7 @@ Backend::Started Backend::start_on_device(std::span<Operation> operations, bool 
     operation.holding.finish();
     holding.add(std::move(operation.holding));
   }
-  if (batch_) return join_batch({}, std::move(holding));
+  if (batch) return join(*batch, {}, std::move(holding));
   if (!is_async && !announces(stream)) return nullptr;
   return follow(type, name, stream, std::move(holding), is_async);
 }
@@ -55,7 +62,7 @@ Backend::Started Backend::start_on_device(c10d::OpType type, const char* name, c
   profile(name, holding, true);
   const ProfiledScope scope(name, holding);
   if (!messages.empty()) {
-    const MessageOptions options{.timeout = timeout_, .stream = stream.native_handle()};
+    const MessageOptions options{.timeout = timeout_.load(), .stream = stream.native_handle()};
     check(take(members.submit(messages, options), name).wait(), name);
   }
   holding.finish();
@@ -67,7 +74,7 @@ Backend::Started Backend::follow(c10d::OpType type, const char* name, const c10:
   const auto end = std::make_shared<c10::Event>(stream.device_type());
   end->record(stream);
   const auto work = c10::make_intrusive<Work>(
-      rank_, type, name, place_, sequence_, std::move(holding), completer_, hooks_,
+      rank_, type, name, place_, sequence_.load(), std::move(holding), completer_, hooks_,
       OnStream{stream, end, fate_, host_waits_ && is_async});
   if (announces(stream)) {
     parts.push_back(work->getCompletionKey());
@@ -91,7 +98,7 @@ void Backend::eagerConnectSingleDevice(at::Device device) {
   const c10::Stream stream = device_of(device, site(name)).current();
   const c10::StreamGuard guard(stream);
   CallOptions options;
-  options.timeout = timeout_;
+  options.timeout = timeout_.load();
   options.stream = stream.native_handle();
   check(communicator_.barrier(options), name);
 }

@@ -83,7 +83,7 @@ Backend::Started Backend::reconfigure(const c10d::ReconfigureOptions& options) {
                  "were asked for after the one before it");
   const WithoutGil release;
   communicator_.abort();
-  end_what_is_pending(deadline_after(timeout_));
+  end_what_is_pending(deadline_after(timeout_.load()));
   replace({});
   handle_.clear();
   configuration_ = options.uuid;
@@ -94,8 +94,8 @@ Backend::Started Backend::reconfigure(const c10d::ReconfigureOptions& options) {
     joining.rendezvous = peers[0].invitation.rendezvous;
     joining.secret = peers[0].invitation.secret;
   }
-  joining.timeout = timeout_;
-  joining.bootstrap_timeout = options.timeout.value_or(timeout_);
+  joining.timeout = timeout_.load();
+  joining.bootstrap_timeout = options.timeout.value_or(timeout_.load());
   replace(take(Communicator::init(joining), name));
   return begun(follow(c10d::OpType::UNKNOWN, name, {}), {});
 }
@@ -110,8 +110,11 @@ void Backend::replace(Communicator communicator) {
   place_ = make_place();
   fate_ = std::make_shared<Fate>(communicator_);
   hooks_->watch(fate_);
-  device_.reset();
-  batch_.reset();
+  {
+    const std::lock_guard lock(device_mutex_);
+    device_.reset();
+  }
+  batches_.clear();
   split_store_.reset();
   sequence_ = 0;
 }

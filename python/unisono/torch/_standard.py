@@ -4,7 +4,7 @@
 accelerator, by checks in Python; where a device is bound to the default group, `new_group` calls
 what only NCCL's groups have; a group's timeout can be set for Gloo and NCCL only; and every backend
 that is not PyTorch's own is called "custom". The replacements here serve Unisono's
-groups, and hands all other calls on to PyTorch.
+groups, and hand all other calls on to PyTorch.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, _register_process_group
 from torch.distributed import distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
+
+from unisono.torch import _batches
+from unisono.torch._replace import replace
 
 _CUSTOM = dist.ProcessGroup.BackendType.CUSTOM
 
@@ -39,6 +42,11 @@ def backend_of(
     return next((backend for backend in found if backend is not None), None)
 
 
+def _backends_of(group: dist.ProcessGroup | None) -> list[Any]:
+    found = [backend_of(group, [device]) for device in ("cpu", "cuda")]
+    return [backend for backend in found if backend is not None]
+
+
 def _backend_for(group: dist.ProcessGroup, device: str) -> Any | None:
     try:
         backend = group._get_backend(torch.device(device))
@@ -56,10 +64,19 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
         barrier: The monitored barrier of a Unisono group.
     """
     pytorch: Any = c10d
-    pytorch_barrier, pytorch_split = pytorch.monitored_barrier, pytorch.split_group
-    pytorch_split_source = pytorch._get_split_source
+    replace(pytorch.monitored_barrier, lambda original: _make_barrier(original, barrier))
+    replace(pytorch.split_group, _make_split_group)
+    replace(pytorch._get_split_source, _make_split_source)
+    replace(pytorch._set_pg_timeout, _make_set_timeout)
+    _batches.serve(_backends_of)
+    _serve_names()
+    _serve_sharded_tensors()
 
-    @functools.wraps(pytorch_barrier)
+
+def _make_barrier(
+    pytorch_barrier: Callable[..., None],
+    barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None],
+) -> Callable[..., None]:
     def monitored_barrier(
         group: dist.ProcessGroup | None = None,
         timeout: timedelta | None = None,
@@ -70,6 +87,10 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
         else:
             barrier(group, timeout)
 
+    return monitored_barrier
+
+
+def _make_split_group(pytorch_split: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(pytorch_split)
     def split_group(
         parent_pg: dist.ProcessGroup | None = None,
@@ -85,20 +106,17 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
             return pytorch_split(parent_pg, split_ranks, timeout, pg_options, group_desc, **named)
         return _split(parent_pg, split_ranks, timeout, pg_options, group_desc)
 
-    @functools.wraps(pytorch_split_source)
+    return split_group
+
+
+def _make_split_source(pytorch_split_source: Callable[..., Any]) -> Callable[..., Any]:
     def split_source(group: dist.ProcessGroup, *requested: Any) -> Any | None:
         # Groups made by new_group are jobs of their own, and need no rank that is not in them.
         bound = group.bound_device_id
         devices = ["cpu", "cuda"] if bound is None else [bound.type]
         return None if backend_of(group, devices) else pytorch_split_source(group, *requested)
 
-    pytorch._get_split_source = split_source
-    _serve_names()
-    _serve_timeouts()
-    _serve_sharded_tensors()
-    for name, function in (("monitored_barrier", monitored_barrier), ("split_group", split_group)):
-        setattr(c10d, name, function)
-        setattr(dist, name, function)
+    return split_source
 
 
 def _default_backend_of(group: dist.ProcessGroup) -> Any | None:
@@ -145,12 +163,7 @@ def _serve_names() -> None:
     model_type._get_ddp_logging_data = logging_data
 
 
-def _serve_timeouts() -> None:
-    """`_set_pg_timeout` sets that of Unisono's groups."""
-    pytorch: Any = c10d
-    pytorch_set = pytorch._set_pg_timeout
-
-    @functools.wraps(pytorch_set)
+def _make_set_timeout(pytorch_set: Callable[..., None]) -> Callable[..., None]:
     def set_timeout(timeout: timedelta, group: dist.ProcessGroup | None = None) -> None:
         backend = backend_of(group)
         if backend is None:
@@ -158,7 +171,7 @@ def _serve_timeouts() -> None:
         else:
             backend._set_default_timeout(timeout)
 
-    pytorch._set_pg_timeout = set_timeout
+    return set_timeout
 
 
 def _serve_sharded_tensors() -> None:
