@@ -20,7 +20,7 @@ from torch._C._distributed_c10d import PrefixStore, _register_process_group
 from torch.distributed import distributed_c10d as c10d
 from torch.nn.parallel import DistributedDataParallel
 
-from unisono.torch import _batches
+from unisono.torch import _batches, _turns
 from unisono.torch._replace import replace
 
 _CUSTOM = dist.ProcessGroup.BackendType.CUSTOM
@@ -69,6 +69,7 @@ def serve(barrier: Callable[[dist.ProcessGroup | None, timedelta | None], None])
     replace(pytorch._get_split_source, _make_split_source)
     replace(pytorch._set_pg_timeout, _make_set_timeout)
     _batches.serve(_backends_of)
+    _turns.serve()
     _serve_names()
     _serve_sharded_tensors()
 
