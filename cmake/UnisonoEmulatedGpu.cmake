@@ -34,6 +34,7 @@ unisono_test_emulated(gpu_emulated 1 16
   "Gpu.EveryTypeAndOperationIsCombinedRight" "Gpu.GraphsReplayWithNewData"
   "Ranks/GpuSpecialisedKernels.*" "By/GpuGroups.*" "GpuCopies.EveryPlan*" "GpuCopies.GraphsReplay*"
   "GpuZeroCopyTransfers.*" "GpuLongCopies.*" "GpuExchanges.*"
+  "GpuAverages.*"
   "GpuBulk.EveryPlanIsRight" "GpuBulk.GraphsReplay*" "GpuBulk.ARankSays*" "GpuBulk.SlotsAndChunks*")
 # Ranks that share so many have more than the few thread blocks that copy in bulk, and run every
 # built-in plan.

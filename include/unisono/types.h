@@ -32,7 +32,7 @@ enum class ReduceOperation : std::uint8_t {
   product,
   min,
   max,
-  average,             // sum, then divided by the number of ranks; integers round towards zero
+  average,             // the mean: of floats each input is divided, of integers the sum
   pre_multiplied_sum,  // each rank's input times that rank's scalar, then sum
 };
 inline constexpr int reduce_operation_count = 6;

@@ -24,13 +24,14 @@ inline constexpr std::size_t ll128_group_payload = 8 * ll128_line_payload;
 inline constexpr std::size_t ll128_group_bytes = 8 * ll128_line_bytes;
 
 // The arithmetic of a call: unisono::DataType, and what combines two elements.
-enum class Combine : std::uint8_t { sum, product, min, max };
+// average: a sum in which contributions that are finite never add up to an infinity.
+enum class Combine : std::uint8_t { sum, product, min, max, average };
 struct Arithmetic {
   std::uint8_t type;
   std::uint8_t combine;
-  std::uint8_t scales_input;  // pre_multiplied_sum: what is read from the input is scaled
+  std::uint8_t scales_input;  // what is read from the input is multiplied by the factor
   std::uint8_t element_bytes;
-  std::int32_t divisor;  // average, in specialised kernels: of complete sums; 0: none
+  std::int32_t halvings;  // the factor is 2 to the minus this, on all ranks; 0: any factor
   std::int64_t integer_factor;
   double real_factor;
 };

@@ -14,7 +14,7 @@
 
 // KERNEL(family, use...): unisono_<family>.
 #define UNISONO_GENERAL_KERNELS(KERNEL)  \
-  KERNEL(interpret, 128, 48, 124)        \
+  KERNEL(interpret, 128, 56, 132)        \
   KERNEL(interpret_tokens, 128, 56, 136) \
   KERNEL(divide, 32)                     \
   KERNEL(messages, 128, 24, 16)          \
@@ -31,7 +31,7 @@
   KERNEL(ll_take, plain, 4, 64)        \
   KERNEL(ll_combine, any, 2, 64)       \
   KERNEL(ll_combine, any, 4, 72)       \
-  KERNEL(ll_combine, any, 8, 96)       \
+  KERNEL(ll_combine, any, 8, 112)      \
   KERNEL(ll_combine, float16, 2, 56)   \
   KERNEL(ll_combine, float16, 4, 56)   \
   KERNEL(ll_combine, bfloat16, 2, 56)  \
@@ -39,12 +39,12 @@
   KERNEL(ll_combine, float32, 2, 56)   \
   KERNEL(ll_combine, float32, 4, 56)   \
   KERNEL(ll_two_shot, any, 4, 72)      \
-  KERNEL(ll_two_shot, any, 8, 96)      \
+  KERNEL(ll_two_shot, any, 8, 112)     \
   KERNEL(ll_two_shot, float16, 4, 64)  \
   KERNEL(ll_two_shot, bfloat16, 4, 64) \
   KERNEL(ll_two_shot, float32, 4, 64)
 #define UNISONO_LL128_KERNELS(KERNEL) \
-  KERNEL(ll128, any, 2, 104)          \
+  KERNEL(ll128, any, 2, 112)          \
   KERNEL(ll128, any, 4, 128)          \
   KERNEL(ll128, any, 8, 168)          \
   KERNEL(ll128, float16, 2, 96)       \
@@ -52,7 +52,7 @@
   KERNEL(ll128, bfloat16, 2, 96)      \
   KERNEL(ll128, bfloat16, 4, 112)     \
   KERNEL(ll128, float32, 2, 96)       \
-  KERNEL(ll128, float32, 4, 112)      \
+  KERNEL(ll128, float32, 4, 120)      \
   KERNEL(zero_copy, any, 2, 96, 112)  \
   KERNEL(zero_copy, any, 4, 120, 112) \
   KERNEL(zero_copy, any, 8, 160, 112)
@@ -61,9 +61,9 @@
   KERNEL(bulk, any, 2, 128, 112)     \
   KERNEL(bulk, any, 4, 136, 112)     \
   KERNEL(bulk, any, 8, 165, 112)     \
-  KERNEL(bulk, float16, 2, 104)      \
-  KERNEL(bulk, bfloat16, 2, 104)     \
-  KERNEL(bulk, float32, 2, 104)      \
+  KERNEL(bulk, float16, 2, 120)      \
+  KERNEL(bulk, bfloat16, 2, 120)     \
+  KERNEL(bulk, float32, 2, 112)      \
   KERNEL(bulk, float32, 4, 120)
 
 #define UNISONO_KERNELS(GENERAL, SPECIALISED) \

@@ -98,7 +98,7 @@ struct Launch {
 };
 static_assert(sizeof(Launch) <= 4096, "a kernel's parameters are limited to 4 KiB");
 
-// average of what is interpreted: divides elements that are all there.
+// average of integers: divides sums that are complete, after the kernel that made them.
 struct DivideLaunch {
   std::uint64_t data;
   std::int64_t elements;

@@ -31,8 +31,8 @@
 // its root has output = block `root` of the input. Out of place, the input is never written.
 //
 // Reductions are commutative. A step reads a rank's own raw contribution through `input`, exactly
-// so (pre-multiplication is applied on that reading), and everything else through `output` and
-// `scratch`. The executor divides for `average` when a tile is complete.
+// so (pre-multiplication and averages of floats scale it there), and everything else through
+// `output` and `scratch`. The executor divides averages of integers when they are complete.
 #pragma once
 
 #include <unisono/types.h>

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "engine/reduce/reduce.h"
+#include "engine/reduce/scaling.h"
 
 #include "nvcc.h"
 // Behind what nvcc brings.
@@ -73,8 +74,12 @@ TEST_P(DeviceArithmetic, CombinesAsTheHostDoes) {
   const std::array operations{std::pair(Combine::sum, ReduceOperation::sum),
                               std::pair(Combine::product, ReduceOperation::product),
                               std::pair(Combine::min, ReduceOperation::min),
-                              std::pair(Combine::max, ReduceOperation::max)};
+                              std::pair(Combine::max, ReduceOperation::max),
+                              std::pair(Combine::average, ReduceOperation::average)};
   for (const auto& [combine, operation] : operations) {
+    // Averages are combined so where sums overflow alone.
+    const bool overflows = !engine::is_integer(of_host()) && element_bytes() > 1;
+    if (combine == Combine::average && !overflows) continue;
     const Units a = random_units(), b = random_units();
     Units got(units), wanted(units);
     for (std::size_t i = 0; i < units; ++i)
@@ -97,23 +102,47 @@ TEST_P(DeviceArithmetic, ScalesAsTheHostDoes) {
   expect_same(each(a, [&](uint4 unit) { return scale_any(arithmetic, unit); }), wanted, "scaling");
 }
 
-TEST_P(DeviceArithmetic, DividesAsTheHostDoes) {
-  for (const int ranks : {1, 2, 3, 4, 7, 8, 300}) {
+// Of all pairs of numbers at the limit, of which random bits have few.
+TEST_P(DeviceArithmetic, BoundsSumsOfAveragesAsTheHostDoes) {
+  if (engine::is_integer(of_host()) || element_bytes() == 1) return;
+  const std::uint64_t infinity = of_host() == DataType::float16    ? 0x7c00U
+                                 : of_host() == DataType::bfloat16 ? 0x7f80U
+                                 : of_host() == DataType::float32  ? 0x7f800000U
+                                                                   : 0x7ff0000000000000U;
+  const std::uint64_t sign = std::uint64_t{1} << (8 * element_bytes() - 1);
+  const std::array limits{infinity - 1, infinity - 2, infinity,
+                          infinity + 1, infinity / 2, std::uint64_t{0}};
+  constexpr std::size_t patterns = 2 * limits.size();
+  const auto pattern = [&](std::size_t i) { return limits[i / 2] | (i % 2 == 0 ? 0 : sign); };
+  Units a(units), b(units), got(units), wanted(units);
+  for (std::size_t i = 0; i < elements(); ++i) {
+    const std::uint64_t left = pattern(i % patterns), right = pattern(i / patterns % patterns);
+    const std::size_t at = i * element_bytes();
+    std::memcpy(reinterpret_cast<unsigned char*>(a.data()) + at, &left, element_bytes());
+    std::memcpy(reinterpret_cast<unsigned char*>(b.data()) + at, &right, element_bytes());
+  }
+  for (std::size_t i = 0; i < units; ++i)
+    got[i] = combine_any(number(), static_cast<std::uint8_t>(Combine::average), a[i], b[i]);
+  engine::reduce_function(of_host(), ReduceOperation::average)(wanted.data(), a.data(), b.data(),
+                                                               elements());
+  expect_same(got, wanted, "bounded sums");
+}
+
+TEST_P(DeviceArithmetic, DividesIntegersAsTheHostDoes) {
+  if (!engine::is_integer(of_host())) return;
+  for (const int ranks : {1, 2, 3, 4, 7, 8, 300, 70'000}) {
     const Units a = random_units();
     Units wanted(units);
     engine::divide(of_host(), wanted.data(), a.data(), elements(), ranks);
-    const std::string what = "dividing by " + std::to_string(ranks);
-    expect_same(each(a, [&](uint4 unit) { return divide_any(number(), ranks, unit); }), wanted,
-                what);
-    Units one_by_one = a;
-    auto* bytes = reinterpret_cast<unsigned char*>(one_by_one.data());
+    Units got = a;
+    auto* bytes = reinterpret_cast<unsigned char*>(got.data());
     for (std::size_t i = 0; i < elements(); ++i)
       divide_element(number(), bytes + i * element_bytes(), ranks);
-    expect_same(one_by_one, wanted, what + " one by one");
+    expect_same(got, wanted, "dividing by " + std::to_string(ranks));
   }
 }
 
-TEST_P(PowersOfTwo, DivideAsTheHostDoes) {
+TEST_P(PowersOfTwo, ScaleAsTheHostDoes) {
   const auto check = [&]<class Format>(Format) {
     Units a = random_units();
     if (sizeof(typename Format::Storage) == 2) {
@@ -121,17 +150,18 @@ TEST_P(PowersOfTwo, DivideAsTheHostDoes) {
       std::iota(all.begin(), all.end(), std::uint16_t{0});
       std::memcpy(a.data(), all.data(), units * unit_bytes);
     }
-    for (const int ranks : {2, 4, 8}) {
+    for (const int halvings : {1, 2, 3}) {
       Units wanted(units);
-      engine::divide(of_host(), wanted.data(), a.data(), elements(), ranks);
-      expect_same(each(a, [&](uint4 unit) { return divide_by_power_of_two<Format>(unit, ranks); }),
-                  wanted, "dividing by " + std::to_string(ranks));
+      engine::scale(of_host(), wanted.data(), a.data(), elements(),
+                    {.real = std::ldexp(1, -halvings)});
+      expect_same(each(a, [&](uint4 unit) { return halve<Format>(unit, halvings); }), wanted,
+                  "halving " + std::to_string(halvings) + " times");
     }
   };
   if (type() == Type::float16) return check(Float16());
   if (type() == Type::bfloat16) return check(BFloat16());
   if (type() == Type::float32) return check(Float32());
-  FAIL() << "there is no such division of " << name(of_host());
+  FAIL() << "there is no such scaling of " << name(of_host());
 }
 
 }  // namespace

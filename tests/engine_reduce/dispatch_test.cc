@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/reduce/levels.h"
 #include "engine/reduce/reduce.h"
+#include "engine/reduce/scaling.h"
 #include "support/folders.h"
 
 namespace unisono::engine {
@@ -43,16 +45,18 @@ TEST(ReduceDispatch, HasAKernelForEveryTypeAndOperationAtEveryLevel) {
         EXPECT_NE(function, nullptr) << level.name << " type " << type;
       }
       EXPECT_NE(level.kernels->scale[type], nullptr) << level.name << " type " << type;
-      EXPECT_NE(level.kernels->divide[type], nullptr) << level.name << " type " << type;
+      EXPECT_EQ(level.kernels->divide[type] != nullptr, is_integer(static_cast<DataType>(type)))
+          << level.name << " type " << type;
     }
   }
 }
 
-TEST(ReduceDispatch, CombinesAverageAndPreMultipliedSumAsSum) {
+TEST(ReduceDispatch, CombinesPreMultipliedSumAsSumAndAverageWhereSumsStayFinite) {
   for (int i = 0; i < data_type_count; ++i) {
     const auto type = static_cast<DataType>(i);
     const ReduceFunction sum = reduce_function(type, ReduceOperation::sum);
-    EXPECT_EQ(reduce_function(type, ReduceOperation::average), sum);
+    const bool overflows = !is_integer(type) && size_bytes(type) > 1;
+    EXPECT_EQ(reduce_function(type, ReduceOperation::average) == sum, !overflows) << name(type);
     EXPECT_EQ(reduce_function(type, ReduceOperation::pre_multiplied_sum), sum);
     EXPECT_NE(reduce_function(type, ReduceOperation::product), sum);
   }
@@ -65,8 +69,27 @@ TEST(ReduceDispatch, ScalesAndDividesThroughTheActiveLevel) {
   EXPECT_EQ(integers, (std::array<std::int32_t, 3>{10, -10, 13}));
   std::array<float, 2> reals = {1.5F, -6.0F};
   scale(DataType::float32, reals.data(), reals.data(), reals.size(), scale_factor(0.5));
-  divide(DataType::float32, reals.data(), reals.data(), reals.size(), 3);
-  EXPECT_EQ(reals, (std::array<float, 2>{0.25F, -1.0F}));
+  EXPECT_EQ(reals, (std::array<float, 2>{0.75F, -3.0F}));
+}
+
+TEST(ReduceDispatch, ScalesContributionsOfFloatsAndDividesSumsOfIntegers) {
+  const ScaleFactor given{.real = 3, .integer = 4};
+  for (int i = 0; i < data_type_count; ++i) {
+    const auto type = static_cast<DataType>(i);
+    const Scaling multiplied = scaling_of(ReduceOperation::pre_multiplied_sum, type, 5, given);
+    EXPECT_TRUE(multiplied.scales_input && !multiplied.divides_result);
+    EXPECT_EQ(multiplied.factor.real, 3);
+    EXPECT_EQ(multiplied.factor.integer, 4);
+    const Scaling average = scaling_of(ReduceOperation::average, type, 5, given);
+    EXPECT_EQ(average.scales_input, !is_integer(type)) << name(type);
+    EXPECT_EQ(average.divides_result, is_integer(type)) << name(type);
+    EXPECT_EQ(average.factor.real, is_integer(type) ? 1 : 0.2) << name(type);
+    for (const auto& [operation, ranks] :
+         {std::pair(ReduceOperation::average, 1), std::pair(ReduceOperation::sum, 5)}) {
+      const Scaling none = scaling_of(operation, type, ranks, given);
+      EXPECT_FALSE(none.scales_input || none.divides_result) << name(type);
+    }
+  }
 }
 
 template <class T>

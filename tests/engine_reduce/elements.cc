@@ -1,5 +1,6 @@
 #include "engine_reduce/elements.h"
 
+#include "engine/reduce/scaling.h"
 #include "engine_reduce/reference.h"
 
 namespace unisono::engine {

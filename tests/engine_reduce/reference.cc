@@ -5,6 +5,8 @@
 #include <cmath>
 #include <limits>
 
+#include "engine/reduce/scaling.h"
+
 namespace unisono::engine {
 namespace {
 
@@ -124,6 +126,34 @@ float as_float(std::uint64_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
 }
 
+double real_of(DataType type, std::uint64_t bits) {
+  if (type == DataType::float64) return std::bit_cast<double>(bits);
+  if (type == DataType::float32) return as_float(bits);
+  return decode(format_of(type), bits);
+}
+
+std::uint64_t largest_finite(DataType type) {
+  switch (type) {
+    case DataType::float16:
+      return 0x7bff;
+    case DataType::bfloat16:
+      return 0x7f7f;
+    case DataType::float32:
+      return 0x7f7fffff;
+    default:
+      return 0x7fefffffffffffff;
+  }
+}
+
+std::uint64_t reference_bounded_sum(DataType type, std::uint64_t a, std::uint64_t b) {
+  const std::uint64_t sum = reference_combine(type, ReduceOperation::sum, a, b);
+  if (is_integer(type) || !std::isinf(real_of(type, sum))) return sum;
+  if (std::isinf(real_of(type, a)) || std::isinf(real_of(type, b))) return sum;
+  const bool is_negative = real_of(type, sum) < 0;
+  return largest_finite(type) | static_cast<std::uint64_t>(is_negative)
+                                    << (8 * size_bytes(type) - 1);
+}
+
 // Applies `function`, given for float and double, in the type's accumulate type.
 template <class Function>
 std::uint64_t map_float(DataType type, std::uint64_t a, Function function) {
@@ -135,8 +165,6 @@ std::uint64_t map_float(DataType type, std::uint64_t a, Function function) {
 
 }  // namespace
 
-bool is_integer(DataType type) { return type <= DataType::uint64; }
-
 bool is_signed_integer(DataType type) {
   return type == DataType::int8 || type == DataType::int16 || type == DataType::int32 ||
          type == DataType::int64;
@@ -144,6 +172,7 @@ bool is_signed_integer(DataType type) {
 
 std::uint64_t reference_combine(DataType type, ReduceOperation operation, std::uint64_t a,
                                 std::uint64_t b) {
+  if (operation == ReduceOperation::average) return reference_bounded_sum(type, a, b);
   if (is_integer(type)) return combine_integer(type, operation, a, b);
   if (type == DataType::float64) {
     return canonical(combine_float(operation, std::bit_cast<double>(a), std::bit_cast<double>(b)));
@@ -171,12 +200,8 @@ std::uint64_t reference_scale(DataType type, std::uint64_t a, double real, std::
 }
 
 std::uint64_t reference_divide(DataType type, std::uint64_t a, int ranks) {
-  if (is_signed_integer(type)) {
-    return static_cast<std::uint64_t>(sign_extended(type, a) / ranks) & bits_mask(type);
-  }
-  if (is_integer(type)) return a / static_cast<std::uint64_t>(ranks);
-  return map_float(type, a,
-                   [ranks](auto value) { return value / static_cast<decltype(value)>(ranks); });
+  if (!is_signed_integer(type)) return a / static_cast<std::uint64_t>(ranks);
+  return static_cast<std::uint64_t>(sign_extended(type, a) / ranks) & bits_mask(type);
 }
 
 }  // namespace unisono::engine

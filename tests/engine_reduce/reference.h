@@ -8,14 +8,14 @@
 
 namespace unisono::engine {
 
-// combine: sum, product, min or max of two elements.
+// combine: sum, product, min or max of two elements; average: the sum, where only infinite ones
+// give infinity.
 std::uint64_t reference_combine(DataType type, ReduceOperation operation, std::uint64_t a,
                                 std::uint64_t b);
 // The integer types use `integer`, the others `real`.
 std::uint64_t reference_scale(DataType type, std::uint64_t a, double real, std::int64_t integer);
 std::uint64_t reference_divide(DataType type, std::uint64_t a, int ranks);
 
-bool is_integer(DataType type);
 bool is_signed_integer(DataType type);
 
 }  // namespace unisono::engine

@@ -44,10 +44,12 @@ TEST(GpuSums, OfNarrowFloatsAreTheHostsBitForBit) {
       const Halves first = random_bits(random, {});
       const Halves inputs[] = {first, random_bits(random, first)};
       Halves wanted(count);
-      engine::reduce_function(type, ReduceOperation::sum)(wanted.data(), inputs[0].data(),
-                                                          inputs[1].data(), wanted.size());
+      Halves terms[] = {inputs[0], inputs[1]};
       if (operation == ReduceOperation::average)
-        engine::divide(type, wanted.data(), wanted.data(), wanted.size(), 2);
+        for (Halves& term : terms)
+          engine::scale(type, term.data(), term.data(), term.size(), {.real = 0.5});
+      engine::reduce_function(type, operation)(wanted.data(), terms[0].data(), terms[1].data(),
+                                               wanted.size());
       constexpr std::size_t bytes = count * sizeof(std::uint16_t);
       std::vector<sys::cuda::Memory> memory;
       std::vector<engine::Arguments> arguments;

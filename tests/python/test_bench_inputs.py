@@ -101,7 +101,22 @@ def test_every_rank_matters_in_every_reduction(operation: str) -> None:
 
 
 def test_integer_averages_round_towards_zero() -> None:
-    assert element("int32").divide(np.array([-7, 7, 6]), 2).tolist() == [-3, 3, 3]
+    inputs = Inputs(Case("all_reduce", 3, "int32", 2, operation="average"), 2, 0, random_seed())
+    assert inputs._reduce(np.array([[-7, 7, 3], [0, 0, 3]])).tolist() == [-3, 3, 3]
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3", "bfloat16", "float32", "float64"])
+def test_contributions_to_averages_of_floats_are_exact_when_they_are_scaled(name: str) -> None:
+    for ranks in (2, 3, 5, 7):
+        inputs = Inputs(
+            Case("all_reduce", 4096, name, ranks, operation="average"), ranks, 0, random_seed()
+        )
+        values = inputs._contributions(4096)
+        wide = np.float64 if name == "float64" else np.float32
+        scaled = values.astype(wide) * wide(1 / ranks)
+        encode = element(name).encode
+        assert (encode(scaled) == encode(values / ranks)).all()
+        assert (values != 0).any(axis=1).all()
 
 
 def test_moved_data_is_where_the_collective_puts_it() -> None:

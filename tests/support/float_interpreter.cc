@@ -29,6 +29,9 @@ class FloatRun {
       memory_.push_back({inputs[static_cast<std::size_t>(program.rank)],
                          blocks(plan::output_blocks_of(plan.header, program.rank)),
                          blocks(program.scratch_blocks)});
+      if (operation == ReduceOperation::average && is_reduction(plan.header.collective))
+        for (float& value : memory_.back()[static_cast<std::size_t>(plan::Buffer::input)])
+          value *= static_cast<float>(1.0 / plan.header.ranks);
       auto& of_rank = blocks_.emplace_back();
       for (const plan::ThreadBlock& block : program.thread_blocks)
         of_rank.push_back({&block, plan::StepCursor(block.body)});
@@ -43,12 +46,7 @@ class FloatRun {
       for (const Block& block : blocks_[rank])
         if (block.cursor.step() != nullptr)
           throw std::runtime_error(str(plan_.header.name, " deadlocks on rank ", rank));
-      Floats& own = out.emplace_back(std::move(buffer(rank, plan::Buffer::output)));
-      const bool has_sum =
-          is_reduction(plan_.header.collective) &&
-          (!has_root(plan_.header.collective) || program.rank == plan_.header.root);
-      if (has_sum && operation_ == ReduceOperation::average)
-        for (float& value : own) value /= static_cast<float>(plan_.header.ranks);
+      out.push_back(std::move(buffer(rank, plan::Buffer::output)));
     }
     return out;
   }

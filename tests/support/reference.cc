@@ -1,6 +1,7 @@
 #include "support/reference.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -104,8 +105,33 @@ Elements reduce_all(const Problem& problem, const std::vector<Elements>& inputs)
   return result;
 }
 
+// Whether a float type holds `value`, a multiple of `ranks`, and scaling makes the quotient of it.
+bool scales_exactly(DataType type, std::int64_t value, std::int64_t ranks) {
+  if (type == DataType::float64)
+    return static_cast<double>(value) * (1.0 / static_cast<double>(ranks)) ==
+           static_cast<double>(value / ranks);
+  if (type == DataType::float32)
+    return static_cast<float>(value) * static_cast<float>(1.0 / static_cast<double>(ranks)) ==
+           static_cast<float>(value / ranks);
+  const auto magnitude = static_cast<std::uint64_t>(value);
+  return value == 0 ||
+         magnitude >> std::countr_zero(magnitude) >> (format_of(type).mantissa_bits + 1) == 0;
+}
+
+void draw_average(DataType type, std::mt19937_64& random, std::span<std::int64_t> values) {
+  const auto ranks = static_cast<std::int64_t>(values.size());
+  const auto multiple = [&](std::int64_t of) {
+    return scales_exactly(type, of * ranks, ranks) ? of * ranks : 0;
+  };
+  if (size_bytes(type) >= 4)
+    for (auto& value : values) value = multiple(static_cast<std::int64_t>(random() % 100));
+  else
+    for (int i = 0; i < 2; ++i) values[random() % values.size()] = multiple(1);
+}
+
 // One element of all ranks: few ones among zeros, so that every partial sum is exact in two bits
-// of fraction; a product has few twos; an average sums to a multiple of the ranks.
+// of fraction; a product has few twos. An average of integers sums to a multiple of the ranks; one
+// of floats has multiples of them.
 void draw(const Problem& problem, DataType type, std::mt19937_64& random,
           std::span<std::int64_t> values) {
   const std::size_t ranks = values.size();
@@ -117,6 +143,10 @@ void draw(const Problem& problem, DataType type, std::mt19937_64& random,
       for (int i = 0; i < 3; ++i) values[random() % ranks] = 2;
       break;
     case ReduceOperation::average: {
+      if (!is_integer_type(type)) {
+        draw_average(type, random, values);
+        break;
+      }
       const unsigned levels = wide ? 100 : ranks < 8 ? 2 : 1;
       const auto level = static_cast<std::int64_t>(random() % levels);
       std::fill(values.begin(), values.end(), level);

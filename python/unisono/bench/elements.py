@@ -29,7 +29,7 @@ class Element:
 
     @property
     def is_integer(self) -> bool:
-        """Whether it is an integer type; its average rounds towards zero."""
+        """Whether it is an integer type; its average is a sum, divided and rounded towards zero."""
         return "int" in self.name
 
     @property
@@ -45,13 +45,17 @@ class Element:
             return _encode_float8(values, self.name)
         return values.astype(self.storage)
 
-    def divide(self, sums: Array, ranks: int) -> Array:
-        """The average's division: towards zero for integers, in float32 or wider for others."""
-        if self.is_integer:
-            return np.asarray(np.trunc(sums / ranks))
-        if self.name == "float64":
-            return np.asarray(sums / np.float64(ranks))
-        return np.asarray(sums.astype(np.float32) / np.float32(ranks))
+    def scales_exactly(self, quotients: Array, ranks: int) -> Array:
+        """Which quotients come back when their products with `ranks` are scaled for an average.
+
+        The products must be elements, and times 1 / `ranks` be rounded to the quotients.
+        """
+        products = quotients * ranks
+        are_elements = np.abs(products) <= self.exact_limit
+        if self.bytes < 4:  # rounded to far fewer bits than those of the factor
+            return np.asarray(are_elements)
+        wide = self.storage.type
+        return np.asarray(are_elements & (products.astype(wide) * wide(1 / ranks) == quotients))
 
 
 # An integer p bits wide (the significand with its hidden bit) holds all integers up to 2^p.

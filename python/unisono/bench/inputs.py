@@ -120,9 +120,14 @@ class Inputs:
             return np.where(active, signs * random.choice(factors, shape), 1)
         if operation == "pre_multiplied_sum":
             limit //= max(multiplier(rank) for rank in range(2))
+        if operation == "average" and not kind.is_integer:
+            limit = max(limit // self._ranks, 1)
         active_ranks = min(self._ranks, limit)
         sizes = random.integers(0, limit // active_ranks, shape, endpoint=True)
-        return np.where(self._active(active_ranks, length), signs * sizes, 0)
+        values = np.where(self._active(active_ranks, length), signs * sizes, 0)
+        if operation == "average" and not kind.is_integer:
+            return np.where(kind.scales_exactly(values, self._ranks), values * self._ranks, 0)
+        return values
 
     def _active(self, count: int, length: int) -> Array:
         """At each place, `count` ranks, another run of them at each."""
@@ -138,7 +143,8 @@ class Inputs:
             case "product":
                 return np.asarray(values.prod(axis=0))
             case "average":
-                return self._element.divide(values.sum(axis=0), self._ranks)
+                means = values.sum(axis=0) / self._ranks
+                return np.asarray(np.trunc(means) if self._element.is_integer else means)
             case "pre_multiplied_sum":
                 scale = np.array([multiplier(rank) for rank in range(self._ranks)])
                 return np.asarray((values * scale[:, None]).sum(axis=0))

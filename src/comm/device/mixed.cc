@@ -51,7 +51,7 @@ class Staging::Mixed final : public Staged {
       UNISONO_ASSIGN(auto before, make_kernels(phases.before));
       made->run_before(std::move(before));
     }
-    // A reduction's average is divided at the end, on all ranks by the same kernel.
+    // An average of integers is divided at the end, on all ranks by the same kernel.
     if (!phases.after.thread_blocks.empty() || is_reduction(header.collective)) {
       UNISONO_ASSIGN(auto after, make_kernels(phases.after));
       made->run_after(std::move(after));

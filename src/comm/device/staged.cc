@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "engine/reduce/scaling.h"
 
 namespace unisono::comm {
 namespace {
@@ -39,8 +40,9 @@ Status Staging::Staged::start(const engine::Arguments& arguments) {
   on_device_.path = {};  // the GPU's engine finds its own
   given_ = arguments;
   given_.stream = nullptr;
-  // What has kernels at its end is divided by them.
-  if (after_ && given_.operation == ReduceOperation::average)
+  // What has kernels at its end is divided by them. An average that scales contributions instead
+  // does so in each phase: a contribution is read as the input in one of them.
+  if (after_ && given_.operation == ReduceOperation::average && engine::is_integer(given_.type))
     given_.operation = ReduceOperation::sum;
   running_ = nullptr;
   UNISONO_TRY(lay_out());

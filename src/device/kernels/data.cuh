@@ -34,17 +34,12 @@ struct AnyData {
                                  const uint4 (&b)[units]) {
     combine_units<units>(arithmetic, a, b);
   }
-  // average: sums that are complete.
+  // What loading has left to do: nothing.
   template <int units>
-  __device__ static void divide(const Arithmetic& arithmetic, uint4 (&sums)[units]) {
-    if (arithmetic.divisor == 0) return;
-#pragma unroll
-    for (int i = 0; i < units; ++i)
-      sums[i] = divide_any(arithmetic.type, arithmetic.divisor, sums[i]);
-  }
+  __device__ static void scale_loaded(const Arithmetic&, uint4 (&)[units]) {}
 };
 
-// Whole and aligned, and sums of one type; averages of 2, 4, 8 ranks.
+// Whole and aligned, and sums of one type; averages of 2 and 4 ranks.
 template <class Format>
 struct PlainData {
   using Element = Format;
@@ -65,12 +60,12 @@ struct PlainData {
 #pragma unroll
     for (int i = 0; i < units; ++i) a[i] = combine_as<Format, Sum>(a[i], b[i]);
   }
+  // Not a part of loading, so that loads that follow need not wait.
   template <int units>
-  __device__ static void divide(const Arithmetic& arithmetic, uint4 (&sums)[units]) {
-    if (arithmetic.divisor == 0) return;
+  __device__ static void scale_loaded(const Arithmetic& arithmetic, uint4 (&inputs)[units]) {
+    if (arithmetic.halvings == 0) return;
 #pragma unroll
-    for (int i = 0; i < units; ++i)
-      sums[i] = divide_by_power_of_two<Format>(sums[i], arithmetic.divisor);
+    for (int i = 0; i < units; ++i) inputs[i] = halve<Format>(inputs[i], arithmetic.halvings);
   }
 };
 
@@ -78,7 +73,7 @@ struct PlainData {
 template <class Format>
 struct PlainSums : PlainData<Format> {
   template <int units>
-  __device__ static void divide(const Arithmetic&, uint4 (&)[units]) {}
+  __device__ static void scale_loaded(const Arithmetic&, uint4 (&)[units]) {}
 };
 
 template <DataKind kind>

@@ -184,12 +184,17 @@ __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::send(std::in
   if (by_distance && !has_begun && !begin()) return false;
   ++round;
   if (launch.signals != 0 && !await_credits()) return false;
+  if (launch.sources_differ == 0)
+    Data::template scale_loaded<2>(launch.arithmetic, shares[0].units);
 #pragma unroll
   for (int distance = 0; distance < most; ++distance) {
     const int peer = peer_at(distance);
     if (distance >= launch.ranks || !has(sends | local_copies, peer)) continue;
     Share share = shares[0];
-    if (launch.sources_differ != 0) share = by_distance ? shares[distance] : load(peer, group);
+    if (launch.sources_differ != 0) {
+      share = by_distance ? shares[distance] : load(peer, group);
+      Data::template scale_loaded<2>(launch.arithmetic, share.units);
+    }
     if (has(local_copies, peer)) store(peer, group, share);
     if (has(sends, peer)) send_to(peer, 0, share);
   }
@@ -205,6 +210,7 @@ __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::combine(
   if (has(launch.reduce_sources, own)) shares[0] = load(own, group);
   if (!await(0, launch.reduce_sources & ~(1U << own), shares)) return false;
   Share sum = shares[0];
+  Data::template scale_loaded<2>(launch.arithmetic, sum.units);
   bool is_begun = has(launch.reduce_sources, own);
 #pragma unroll
   for (int distance = 1; distance < most; ++distance) {
@@ -215,7 +221,6 @@ __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::combine(
       sum = shares[distance];
     is_begun = true;
   }
-  Data::template divide<2>(launch.arithmetic, sum.units);
   if (launch.peers[own].destination != 0) store(own, group, sum);
 #pragma unroll
   for (int distance = 1; distance < most; ++distance)

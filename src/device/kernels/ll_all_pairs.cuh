@@ -58,6 +58,12 @@ struct LlBlock {
                                unit * static_cast<std::int64_t>(ll_unit_payload),
                            bytes_from(peer, unit));
   }
+  __device__ std::uint64_t scaled(std::uint64_t word) const {
+    if constexpr (kind == LlKind::take) return word;
+    uint4 input[1] = {unit_of(word, 0)};
+    Data::template scale_loaded<1>(launch.arithmetic, input);
+    return low_word(input[0]);
+  }
   __device__ void store(int peer, std::int64_t unit, std::uint64_t word) const {
     Data::store_word(at_address<Byte>(launch.peers[peer].destination) +
                          unit * static_cast<std::int64_t>(ll_unit_payload),
@@ -137,15 +143,16 @@ template <LlKind kind, int most, class Data>
 __device__ __forceinline__ void LlBlock<kind, most, Data>::send(Outgoing outgoing) const {
   if (launch.peers[launch.own].source == 0) return;
   for (std::int64_t unit = first + threadIdx.x; unit < end; unit += blockDim.x) {
-    const Outgoing now = outgoing;
+    Outgoing now = outgoing;
     outgoing = load_outgoing(unit + blockDim.x);
+    if (launch.sources_differ == 0) now.words[0] = scaled(now.words[0]);
 #pragma unroll
     for (int peer = 0; peer < most; ++peer) {
       const std::uint64_t word = launch.sources_differ != 0 ? now.words[peer] : now.words[0];
       if (copies_locally(peer)) store(peer, unit, word);
       if (!is_other(peer) || launch.peers[peer].source == 0) continue;
       if (has_segments && bytes_from(peer, unit) <= 0) continue;
-      send_to(peer, 0, unit, word);
+      send_to(peer, 0, unit, launch.sources_differ != 0 ? scaled(word) : word);
     }
   }
 }
@@ -213,7 +220,7 @@ __device__ __forceinline__ bool LlBlock<kind, most, Data>::combine() const {
     for (int peer = 0; peer < most; ++peer) {
       if (peer >= launch.ranks) continue;
       const std::uint64_t word =
-          peer == launch.own ? own : low_word({packets[peer].x, packets[peer].z, 0, 0});
+          peer == launch.own ? scaled(own) : low_word({packets[peer].x, packets[peer].z, 0, 0});
       if (peer == 0) {
         sum[0] = unit_of(word, 0);
         continue;
@@ -221,7 +228,6 @@ __device__ __forceinline__ bool LlBlock<kind, most, Data>::combine() const {
       const uint4 value[1] = {unit_of(word, 0)};
       Data::template combine<1>(launch.arithmetic, sum, value);
     }
-    Data::template divide<1>(launch.arithmetic, sum);
     store(launch.own, unit, low_word(sum[0]));
     if constexpr (has_segments) {
 #pragma unroll

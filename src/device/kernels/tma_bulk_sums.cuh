@@ -19,7 +19,7 @@ inline constexpr int warp_stride = 32 * static_cast<int>(unit_bytes);
 // The sums that are in line; looked at once.
 __device__ __forceinline__ DataKind kind_of_sums(const Arithmetic& arithmetic) {
   const bool is_plain = static_cast<Combine>(arithmetic.combine) == Combine::sum &&
-                        (arithmetic.divisor & (arithmetic.divisor - 1)) == 0;
+                        (arithmetic.scales_input == 0 || arithmetic.halvings != 0);
   if (!is_plain) return DataKind::any;
   switch (static_cast<Type>(arithmetic.type)) {
     case Type::float32:
@@ -33,25 +33,50 @@ __device__ __forceinline__ DataKind kind_of_sums(const Arithmetic& arithmetic) {
   }
 }
 
+// By calls, across which few registers are kept.
+template <int most, class Data>
+template <int units>
+__device__ __forceinline__ void BulkWarp<most, Data>::add_unlike(const Byte* at, Byte* to) const {
+#pragma unroll
+  for (int unit = 0; unit < units; ++unit, at += warp_stride, to += warp_stride) {
+    const auto load_part = [&](int i) {
+      return AnyData::load_unit(launch.lines.arithmetic, at + i * launch.tile_bytes, unit_bytes);
+    };
+    uint4 sum[1] = {load_part(0)};
+    for (int i = 1; i < loads; ++i) {
+      const uint4 part[1] = {load_part(i)};
+      combine_units<1>(launch.lines.arithmetic, sum, part);
+    }
+    *reinterpret_cast<uint4*>(to) = sum[0];
+  }
+}
+
 // A warp's stride of units further on each.
 template <int most, class Data>
 template <class As, int units>
 __device__ __forceinline__ void BulkWarp<most, Data>::add_units(const Byte* at, Byte* to) const {
-  uint4 parts[most][units];
+  if constexpr (std::is_same_v<As, AnyData>) {
+    add_unlike<units>(at, to);
+  } else {
+    uint4 parts[most][units];
 #pragma unroll
-  for (int i = 0; i < most; ++i)
+    for (int i = 0; i < most; ++i)
+#pragma unroll
+      for (int unit = 0; unit < units; ++unit)
+        if (i < loads)
+          parts[i][unit] =
+              *reinterpret_cast<const uint4*>(at + i * launch.tile_bytes + unit * warp_stride);
+    As::template scale_loaded<units>(launch.lines.arithmetic, parts[0]);
+#pragma unroll
+    for (int i = 1; i < most; ++i) {
+      if (i >= loads) continue;
+      As::template scale_loaded<units>(launch.lines.arithmetic, parts[i]);
+      As::template combine<units>(launch.lines.arithmetic, parts[0], parts[i]);
+    }
 #pragma unroll
     for (int unit = 0; unit < units; ++unit)
-      if (i < loads)
-        parts[i][unit] =
-            *reinterpret_cast<const uint4*>(at + i * launch.tile_bytes + unit * warp_stride);
-#pragma unroll
-  for (int i = 1; i < most; ++i)
-    if (i < loads) As::template combine<units>(launch.lines.arithmetic, parts[0], parts[i]);
-  As::template divide<units>(launch.lines.arithmetic, parts[0]);
-#pragma unroll
-  for (int unit = 0; unit < units; ++unit)
-    *reinterpret_cast<uint4*>(to + unit * warp_stride) = parts[0][unit];
+      *reinterpret_cast<uint4*>(to + unit * warp_stride) = parts[0][unit];
+  }
 }
 
 // What is left is less than a warp reads at once.
@@ -68,7 +93,7 @@ template <int most, class Data>
 template <class Format>
 __device__ __forceinline__ void BulkWarp<most, Data>::add_plain(const Byte* stage, int& at,
                                                                 int end) const {
-  if (launch.lines.arithmetic.divisor == 0)
+  if (launch.lines.arithmetic.scales_input == 0)
     add_whole<PlainSums<Format>>(stage, at, end);
   else
     add_whole<PlainData<Format>>(stage, at, end);

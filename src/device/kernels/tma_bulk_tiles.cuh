@@ -103,15 +103,15 @@ __device__ __forceinline__ void BulkWarp<most, Data>::move_end() const {
   const std::int64_t left = launch.bytes - at;
   if (left == 0 || lane >= launch.flows) return;
   const BulkRoute& route = routes[lane];
-  const auto part_of = [&](int i) {
-    return load_unit(at_address<const Byte>(route.sources[i]) + at, left);
-  };
-  uint4 sum[1] = {part_of(0)};
-  for (int i = 1; i < loads; ++i) {
-    const uint4 part[1] = {part_of(i)};
-    combine_units<1>(launch.lines.arithmetic, sum, part);
+  uint4 sum[1] = {};
+  for (int i = 0; i < loads; ++i) {
+    const uint4 part[1] = {AnyData::load_unit(launch.lines.arithmetic,
+                                              at_address<const Byte>(route.sources[i]) + at, left)};
+    if (i == 0)
+      sum[0] = part[0];
+    else
+      combine_units<1>(launch.lines.arithmetic, sum, part);
   }
-  if (loads > 1) AnyData::divide<1>(launch.lines.arithmetic, sum);
   for (int i = 0; i < route.stores; ++i)
     store_unit(at_address<Byte>(route.destinations[i]) + at, sum[0], left);
 }

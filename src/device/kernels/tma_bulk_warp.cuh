@@ -97,6 +97,8 @@ struct BulkWarp {
   __device__ void add(const Byte* stage, std::uint32_t bytes) const;
   template <class As, int units>
   __device__ void add_units(const Byte* at, Byte* to) const;
+  template <int units>
+  __device__ void add_unlike(const Byte* at, Byte* to) const;
   template <class As>
   __device__ void add_whole(const Byte* stage, int& at, int end) const;
   template <class Format>

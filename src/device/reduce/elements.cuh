@@ -16,7 +16,7 @@ __device__ __forceinline__ To bits_as(From from) {
 }
 
 // Every format: Storage; Wide, in which it is combined; load; store (to nearest even, every NaN
-// becomes the canonical one); nan; is_negative.
+// becomes the canonical one); nan; infinity, where sums overflow to it.
 template <class T>
 struct Integer {
   using Storage = T;
@@ -26,6 +26,7 @@ struct Float32 {
   using Storage = std::uint32_t;
   using Wide = float;
   static constexpr Storage nan = 0x7fc00000U;
+  static constexpr Storage infinity = 0x7f800000U;
   __device__ static float load(Storage bits) { return bits_as<float>(bits); }
   __device__ static Storage store(float value) {
     return value == value ? bits_as<Storage>(value) : nan;
@@ -36,6 +37,7 @@ struct Float64 {
   using Storage = std::uint64_t;
   using Wide = double;
   static constexpr Storage nan = 0x7ff8000000000000ULL;
+  static constexpr Storage infinity = 0x7ff0000000000000ULL;
   __device__ static double load(Storage bits) { return bits_as<double>(bits); }
   __device__ static Storage store(double value) {
     return value == value ? bits_as<Storage>(value) : nan;
@@ -46,6 +48,7 @@ struct Float16 {
   using Storage = std::uint16_t;
   using Wide = float;
   static constexpr Storage nan = 0x7e00;
+  static constexpr Storage infinity = 0x7c00;
   __device__ static float load(Storage bits) { return ptx::float_of_half(bits); }
   __device__ static Storage store(float value) {
     return value == value ? ptx::half_of_float(value) : nan;
@@ -56,6 +59,7 @@ struct BFloat16 {
   using Storage = std::uint16_t;
   using Wide = float;
   static constexpr Storage nan = 0x7fc0;
+  static constexpr Storage infinity = 0x7f80;
   __device__ static float load(Storage bits) {
     return bits_as<float>(static_cast<std::uint32_t>(bits) << 16);
   }
@@ -114,6 +118,8 @@ struct Sum {
     return static_cast<T>(a + b);
   }
 };
+// Of an average: see Combine.
+struct BoundedSum {};
 struct Product {
   template <class T>
   __device__ static T apply(T a, T b) {
@@ -151,6 +157,16 @@ __device__ __forceinline__ T combine_elements(Integer<T>, Max, T a, T b) {
 template <class Format, class Operation, class T>
 __device__ __forceinline__ T combine_elements(Format, Operation, T a, T b) {
   return Format::store(Operation::apply(Format::load(a), Format::load(b)));
+}
+// The bits below those of an infinity are the largest finite number's.
+template <class Format, class T>
+__device__ __forceinline__ T combine_elements(Format format, BoundedSum, T a, T b) {
+  constexpr T sign = static_cast<T>(T{1} << (8 * sizeof(T) - 1));
+  const auto is_infinite = [](T bits) {
+    return static_cast<T>(bits & static_cast<T>(~sign)) == Format::infinity;
+  };
+  const T sum = combine_elements(format, Sum(), a, b);
+  return is_infinite(sum) && !is_infinite(a) && !is_infinite(b) ? static_cast<T>(sum - 1) : sum;
 }
 // A choice among stored bits, so that e5m2's infinities pass; -0 is below +0.
 template <class Format, class Choice, class T>

@@ -111,6 +111,20 @@ __device__ uint4 combine_ordered(Type type, uint4 a, uint4 b) {
   }
 }
 
+// Of a type whose sums overflow.
+__device__ inline uint4 add_bounded(Type type, uint4 a, uint4 b) {
+  switch (type) {
+    case Type::float16:
+      return combine_as<Float16, BoundedSum>(a, b);
+    case Type::bfloat16:
+      return combine_as<BFloat16, BoundedSum>(a, b);
+    case Type::float32:
+      return combine_as<Float32, BoundedSum>(a, b);
+    default:
+      return combine_as<Float64, BoundedSum>(a, b);
+  }
+}
+
 // a (op) b. A call, so that its code is there once.
 __device__ __noinline__ uint4 combine_any(std::uint8_t type, std::uint8_t combine, uint4 a,
                                           uint4 b) {
@@ -122,8 +136,10 @@ __device__ __noinline__ uint4 combine_any(std::uint8_t type, std::uint8_t combin
       return combine_wrapping<Product>(as, a, b);
     case Combine::min:
       return combine_ordered<Min>(as, a, b);
-    default:
+    case Combine::max:
       return combine_ordered<Max>(as, a, b);
+    default:
+      return add_bounded(as, a, b);
   }
 }
 
@@ -185,7 +201,7 @@ __device__ __forceinline__ auto with_format(Type type, Function function) {
   }
 }
 
-// pre_multiplied_sum: an element times this rank's factor, rounded to what it is combined in.
+// An element times the factor, rounded to what it is combined in.
 template <class T>
 __device__ __forceinline__ T scale_one(Integer<T>, T element, const Arithmetic& arithmetic) {
   using Wrapping = std::make_unsigned_t<T>;
@@ -206,52 +222,51 @@ __device__ __noinline__ uint4 scale_any(const Arithmetic& arithmetic, uint4 a) {
   });
 }
 
-// Integers are rounded towards zero; there may be more ranks than one of 8 bits holds.
-template <class T>
-__device__ __forceinline__ T divide_one(Integer<T>, T element, int ranks) {
-  using Wide = std::conditional_t<sizeof(T) == 1, int, T>;
-  return static_cast<T>(static_cast<Wide>(element) / static_cast<Wide>(ranks));
-}
-template <class Format, class T>
-__device__ __forceinline__ T divide_one(Format, T element, int ranks) {
-  return Format::store(Format::load(element) / static_cast<typename Format::Wide>(ranks));
-}
-
-// average: the aligned element at `at` becomes itself over `ranks`.
-__device__ inline void divide_element(std::uint8_t type, void* at, int ranks) {
-  with_format(static_cast<Type>(type), [&](auto format) {
-    auto& element = *static_cast<typename decltype(format)::Storage*>(at);
-    element = divide_one(format, element, ranks);
-  });
-}
-
-// The same for a unit.
-__device__ __noinline__ uint4 divide_any(std::uint8_t type, int ranks, uint4 a) {
-  return with_format(static_cast<Type>(type), [&](auto format) {
-    using Format = decltype(format);
-    using T = typename Format::Storage;
-    return for_elements<Format>(a, a, [=](T x, T) { return divide_one(Format(), x, ranks); });
-  });
-}
-
-// The same where `ranks` is a power of two: a product is as exact as the quotient.
+// The same where the factor is a power of two, for the sums that training is made of.
 template <class Format>
-__device__ __forceinline__ uint4 divide_by_power_of_two(uint4 a, int ranks) {
-  const int power = __ffs(ranks) - 1;
+__device__ __forceinline__ uint4 halve(uint4 a, int halvings) {
   if constexpr (std::is_same_v<Format, Float16>) {
-    const std::uint32_t both = static_cast<std::uint32_t>(15 - power) * 0x04000400U;
+    const std::uint32_t both = static_cast<std::uint32_t>(15 - halvings) * 0x04000400U;
     return {ptx::multiply_halves(a.x, both), ptx::multiply_halves(a.y, both),
             ptx::multiply_halves(a.z, both), ptx::multiply_halves(a.w, both)};
   }
   if constexpr (std::is_same_v<Format, BFloat16> && ptx::adds_bfloat16s) {
-    const std::uint32_t both = static_cast<std::uint32_t>(127 - power) * 0x00800080U;
+    const std::uint32_t both = static_cast<std::uint32_t>(127 - halvings) * 0x00800080U;
     return {ptx::multiply_bfloat16s(a.x, both), ptx::multiply_bfloat16s(a.y, both),
             ptx::multiply_bfloat16s(a.z, both), ptx::multiply_bfloat16s(a.w, both)};
   }
-  const auto factor = bits_as<float>(static_cast<std::uint32_t>(127 - power) << 23);
+  const auto factor = bits_as<float>(static_cast<std::uint32_t>(127 - halvings) << 23);
   using T = typename Format::Storage;
   return for_elements<Format>(a, a,
                               [factor](T x, T) { return Format::store(Format::load(x) * factor); });
+}
+
+// An integer's average: the aligned element at `at` becomes itself over `ranks`, rounded towards
+// zero; there may be more ranks than one of 8 or 16 bits holds.
+template <class T>
+__device__ __forceinline__ void divide_element(T* at, int ranks) {
+  using Wide = std::conditional_t<sizeof(T) < sizeof(int), int, T>;
+  *at = static_cast<T>(static_cast<Wide>(*at) / static_cast<Wide>(ranks));
+}
+__device__ inline void divide_element(std::uint8_t type, void* at, int ranks) {
+  switch (static_cast<Type>(type)) {
+    case Type::int8:
+      return divide_element(static_cast<std::int8_t*>(at), ranks);
+    case Type::uint8:
+      return divide_element(static_cast<std::uint8_t*>(at), ranks);
+    case Type::int16:
+      return divide_element(static_cast<std::int16_t*>(at), ranks);
+    case Type::uint16:
+      return divide_element(static_cast<std::uint16_t*>(at), ranks);
+    case Type::int32:
+      return divide_element(static_cast<std::int32_t*>(at), ranks);
+    case Type::uint32:
+      return divide_element(static_cast<std::uint32_t*>(at), ranks);
+    case Type::int64:
+      return divide_element(static_cast<std::int64_t*>(at), ranks);
+    default:
+      return divide_element(static_cast<std::uint64_t*>(at), ranks);
+  }
 }
 
 }  // namespace unisono::device

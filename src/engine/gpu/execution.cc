@@ -5,9 +5,11 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "engine/gpu/arithmetic.h"
 #include "engine/gpu/link.h"
 #include "engine/gpu/lower.h"
 #include "engine/gpu/specialised_kernel.h"
+#include "engine/reduce/scaling.h"
 #include "plan/chunk_layout.h"
 #include "plan/walk.h"
 #include "transport/nvlink/layout.h"
@@ -36,19 +38,6 @@ struct Upload {
 
 bool is_uneven(const Arguments& arguments) {
   return !arguments.input_counts.empty() || !arguments.output_counts.empty();
-}
-
-device::Combine combine_of(ReduceOperation operation) {
-  switch (operation) {
-    case ReduceOperation::product:
-      return device::Combine::product;
-    case ReduceOperation::min:
-      return device::Combine::min;
-    case ReduceOperation::max:
-      return device::Combine::max;
-    default:
-      return device::Combine::sum;  // average and pre_multiplied_sum are sums with more to do
-  }
 }
 
 class GpuExecution : public Execution {
@@ -81,22 +70,25 @@ class GpuExecution : public Execution {
  private:
   Status check(const Arguments& arguments) const;
   bool is_specialised() const { return arguments_.path.variant != Path::interpreter; }
-  bool is_average() const {
-    return is_reduction(header_.collective) && arguments_.operation == ReduceOperation::average;
-  }
-  // Whether all that a launch needs is there.
-  // An average of what is interpreted, where this rank has it.
+  // An average of integers, where this rank has it.
   bool divides() const {
     const bool holds_result = header_.collective != Collective::reduce || rank_ == header_.root;
-    return is_average() && arguments_.count > 0 && holds_result;
+    return is_reduction(header_.collective) && holds_result && arguments_.count > 0 &&
+           scaling_of(arguments_.operation, arguments_.type, header_.ranks, {}).divides_result;
   }
+  // Of the kernel that makes the result, or its sums.
+  device::Stamp stamp() const {
+    device::Stamp stamp = resources_.stamp();
+    if (divides()) stamp.call |= device::stamp_goes_on;
+    return stamp;
+  }
+  // Whether all that a launch needs is there.
   Result<bool> get_ready();
   Result<bool> connect();
   Status upload();
   Status launch();
   Status launch_all();
   Status launch_divide();
-  device::Arithmetic arithmetic() const;
   Result<device::Launch> prepare_launch();
   std::size_t piece_bytes() const;
   bool posts() const;
@@ -176,9 +168,12 @@ Result<bool> GpuExecution::poll() {
 }
 
 Status GpuExecution::launch_all() {
-  if (is_specialised())
-    return specialised_->launch(resources_, arguments_, arithmetic(), is_repeated_);
-  UNISONO_TRY(launch());
+  if (is_specialised()) {
+    UNISONO_TRY(specialised_->launch(resources_, arguments_, arithmetic_of(header_, arguments_),
+                                     stamp(), is_repeated_));
+  } else {
+    UNISONO_TRY(launch());
+  }
   return divides() ? launch_divide() : Status();
 }
 
@@ -188,17 +183,6 @@ Result<bool> GpuExecution::get_ready() {
   UNISONO_ASSIGN(const bool connected, connect());
   if (connected) UNISONO_TRY(upload());
   return connected;
-}
-
-device::Arithmetic GpuExecution::arithmetic() const {
-  return {.type = static_cast<std::uint8_t>(arguments_.type),
-          .combine = static_cast<std::uint8_t>(combine_of(arguments_.operation)),
-          .scales_input = is_reduction(header_.collective) &&
-                          arguments_.operation == ReduceOperation::pre_multiplied_sum,
-          .element_bytes = static_cast<std::uint8_t>(size_bytes(arguments_.type)),
-          .divisor = is_average() && is_specialised() ? header_.ranks : 0,
-          .integer_factor = arguments_.pre_multiplier.integer,
-          .real_factor = arguments_.pre_multiplier.real};
 }
 
 Result<bool> GpuExecution::connect() {
@@ -257,7 +241,7 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   const std::size_t size = size_bytes(arguments_.type);
   device::Launch launch{};
   launch.program = program_;
-  launch.arithmetic = arithmetic();
+  launch.arithmetic = arithmetic_of(header_, arguments_);
   launch.buffers[0] = reinterpret_cast<DeviceAddress>(arguments_.input);
   launch.buffers[1] = reinterpret_cast<DeviceAddress>(arguments_.output);
   if (scratch_blocks_ > 0 && arguments_.count > 0) {
@@ -302,8 +286,7 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   launch.tiles = static_cast<std::int32_t>(tiles);
   launch.mailbox = resources_.engine().mailbox_address();
   launch.timeout_ns = arguments_.timeout_ns;
-  launch.stamp = resources_.stamp();
-  if (divides()) launch.stamp.call |= device::stamp_goes_on;
+  launch.stamp = stamp();
   launch.posts = posts();
   if (launch.posts != 0 && lowered_.has_addresses)
     resources_.find_peer_mappings(arguments_.output, output_bytes(header_, rank_, arguments_),

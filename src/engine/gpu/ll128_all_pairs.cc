@@ -219,11 +219,12 @@ void Ll128AllPairs::prepare(Resources& resources, const Arguments& arguments,
 }
 
 Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,
-                             const device::Arithmetic& arithmetic, bool is_repeated) {
+                             const device::Arithmetic& arithmetic, const device::Stamp& stamp,
+                             bool is_repeated) {
   // What peers reach may be more than it was.
   if (!is_repeated || arguments.path.variant != Path::ll128_all_pairs)
     prepare(resources, arguments, arithmetic);
-  launch_.stamp = resources.stamp();
+  launch_.stamp = stamp;
   if (arguments.path.variant == Path::tma_bulk)
     return launch_in_bulk(resources, arguments, launch_);
   const int blocks = arguments.path.thread_blocks;

@@ -38,7 +38,8 @@ class Ll128AllPairs : public SpecialisedKernel {
                       is_reduction(collective_), arguments.max_sms);
   }
   Status launch(Resources& resources, const Arguments& arguments,
-                const device::Arithmetic& arithmetic, bool is_repeated) override;
+                const device::Arithmetic& arithmetic, const device::Stamp& stamp,
+                bool is_repeated) override;
 
  private:
   Ll128AllPairs(const plan::Header& header, int rank,

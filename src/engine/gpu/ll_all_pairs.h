@@ -30,7 +30,8 @@ class LlAllPairs : public SpecialisedKernel {
                    arguments.max_sms);
   }
   Status launch(Resources& resources, const Arguments& arguments,
-                const device::Arithmetic& arithmetic, bool is_repeated) override;
+                const device::Arithmetic& arithmetic, const device::Stamp& stamp,
+                bool is_repeated) override;
 
  private:
   LlAllPairs(const plan::Header& header, int rank, std::shared_ptr<const plan::Exchange> exchange,

@@ -11,11 +11,10 @@ namespace unisono::engine::gpu {
 device::DataKind data_kind(std::uint64_t all, std::size_t grain, int ranks, bool adds,
                            const device::Arithmetic& arithmetic) {
   using enum device::DataKind;
-  if (all % grain != 0 || ranks > device::max_plain_ranks || arithmetic.scales_input != 0)
-    return any;
+  const bool has_any_factor = arithmetic.scales_input != 0 && arithmetic.halvings == 0;
+  if (all % grain != 0 || ranks > device::max_plain_ranks || has_any_factor) return any;
   if (!adds) return plain;
   if (static_cast<device::Combine>(arithmetic.combine) != device::Combine::sum) return any;
-  if ((arithmetic.divisor & (arithmetic.divisor - 1)) != 0) return any;
   switch (static_cast<DataType>(arithmetic.type)) {
     case DataType::float16:
       return float16;

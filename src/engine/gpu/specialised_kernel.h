@@ -27,7 +27,8 @@ class SpecialisedKernel {
   virtual trace::ChosenPath path(const Engine& engine, const Arguments& arguments) const = 0;
   // `is_repeated`: the call before was like this one, and was launched.
   virtual Status launch(Resources& resources, const Arguments& arguments,
-                        const device::Arithmetic& arithmetic, bool is_repeated) = 0;
+                        const device::Arithmetic& arithmetic, const device::Stamp& stamp,
+                        bool is_repeated) = 0;
 
  protected:
   // A part of a buffer, in chunks: of a call's count it becomes bytes.

@@ -126,6 +126,10 @@ Status HostExecution::start_like_last(const Arguments& arguments) {
   arguments_.input = arguments.input;
   arguments_.output = arguments.output;
   call_.memory.rebase(arguments, scratch);
+  if (call_.arithmetic.scales_input()) {
+    arguments_.pre_multiplier = arguments.pre_multiplier;
+    call_.arithmetic.bind(header_, program_.rank, arguments);
+  }
   // The second of its shape is worth it.
   if (++repeats_ == 1) short_run_.lay_out(call_, max_short_steps);
   if (short_run_.is_laid_out()) {
@@ -133,8 +137,6 @@ Status HostExecution::start_like_last(const Arguments& arguments) {
     running_ = true;
     return {};
   }
-  arguments_.pre_multiplier = arguments.pre_multiplier;
-  call_.arithmetic.bind(header_, program_.rank, arguments);
   return start_blocks();
 }
 
@@ -208,7 +210,7 @@ Result<bool> HostExecution::blocks_finished() {
 
 void HostExecution::complete() {
   running_ = false;
-  if (arguments_.operation != ReduceOperation::average || !is_reduction(header_.collective)) return;
+  if (!call_.arithmetic.divides_result()) return;
   const bool holds_result =
       header_.collective != Collective::reduce || program_.rank == header_.root;
   const int blocks = holds_result ? plan::output_blocks_of(header_, program_.rank) : 0;

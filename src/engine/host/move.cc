@@ -30,9 +30,9 @@ void Arithmetic::bind(const plan::Header& header, int rank, const Arguments& arg
   type_ = arguments.type;
   element_bytes_ = size_bytes(type_);
   reduce_ = reduce_function(type_, arguments.operation);
-  scales_input_ =
-      is_reduction(header.collective) && arguments.operation == ReduceOperation::pre_multiplied_sum;
-  factor_ = arguments.pre_multiplier;
+  scaling_ = {};
+  if (is_reduction(header.collective))
+    scaling_ = scaling_of(arguments.operation, type_, header.ranks, arguments.pre_multiplier);
   // The other half holds what is read meanwhile.
   streams_output_ =
       output_elements(header, rank, arguments) * element_bytes_ >= sys::cache_bytes_of_a_core() / 2;
@@ -41,8 +41,8 @@ void Arithmetic::bind(const plan::Header& header, int rank, const Arguments& arg
 void Arithmetic::copy(const std::vector<Extent>& source, const std::vector<Extent>& destination,
                       bool raw) const {
   zip(source, destination, [&](std::byte* from, std::byte* to, std::size_t bytes, std::size_t) {
-    if (raw && scales_input_)
-      scale(type_, to, from, bytes / element_bytes_, factor_);
+    if (raw && scales_input())
+      scale(to, from, bytes);
     else if (streams_output_ && bytes >= least_streamed_bytes && are_apart(to, from, bytes))
       stream_copy(to, from, bytes);
     else if (from != to)
@@ -52,13 +52,13 @@ void Arithmetic::copy(const std::vector<Extent>& source, const std::vector<Exten
 
 void Arithmetic::scale_into(const std::vector<Extent>& source, std::byte* destination) const {
   for (const Extent& extent : source) {
-    scale(type_, destination, extent.data, extent.bytes / element_bytes_, factor_);
+    scale(destination, extent.data, extent.bytes);
     destination += extent.bytes;
   }
 }
 
 void Arithmetic::gather(const std::vector<Extent>& source, std::byte* destination, bool raw) const {
-  if (raw && scales_input_) return scale_into(source, destination);
+  if (raw && scales_input()) return scale_into(source, destination);
   for (const Extent& extent : source) {
     block_copy(destination, extent.data, extent.bytes);
     destination += extent.bytes;
@@ -68,21 +68,21 @@ void Arithmetic::gather(const std::vector<Extent>& source, std::byte* destinatio
 void Arithmetic::add(std::byte* destination, std::byte* source, std::size_t bytes,
                      const ScaleFactor* factor) const {
   meter_.measure(bytes, [&] {
-    if (factor != nullptr) scale(type_, source, source, bytes / element_bytes_, *factor);
+    if (factor != nullptr) engine::scale(type_, source, source, bytes / element_bytes_, *factor);
     reduce_(destination, destination, source, bytes / element_bytes_);
   });
 }
 
 void Arithmetic::combine(std::byte* destination, const std::byte* a, const std::byte* source,
                          std::size_t bytes, bool raw) const {
-  if (!raw || !scales_input_) {
+  if (!raw || !scales_input()) {
     reduce_(destination, a, source, bytes / element_bytes_);
     return;
   }
   for (std::size_t done = 0; done < bytes; done += bounce_half_bytes) {
-    const std::size_t elements = std::min(bounce_half_bytes, bytes - done) / element_bytes_;
-    scale(type_, bounce(), source + done, elements, factor_);
-    reduce_(destination + done, a + done, bounce(), elements);
+    const std::size_t part = std::min(bounce_half_bytes, bytes - done);
+    scale(bounce(), source + done, part);
+    reduce_(destination + done, a + done, bounce(), part / element_bytes_);
   }
 }
 

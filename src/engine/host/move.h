@@ -8,7 +8,7 @@
 
 #include "engine/host/memory.h"
 #include "engine/host/reduce_meter.h"
-#include "engine/reduce/reduce.h"
+#include "engine/reduce/scaling.h"
 #include "transport/fifo.h"
 
 namespace unisono::engine {
@@ -20,9 +20,13 @@ class Arithmetic {
 
   ReduceFunction function() const { return reduce_; }
   std::size_t element_bytes() const { return element_bytes_; }
-  const ScaleFactor& factor() const { return factor_; }
-  // Whether reading the input must scale it (pre_multiplied_sum).
-  bool scales_input() const { return scales_input_; }
+  const ScaleFactor& factor() const { return scaling_.factor; }
+  // Whether reading the input must scale it.
+  bool scales_input() const { return scaling_.scales_input; }
+  // destination = source, scaled.
+  void scale(std::byte* destination, const std::byte* source, std::size_t bytes) const {
+    engine::scale(type_, destination, source, bytes / element_bytes_, scaling_.factor);
+  }
   // Whether this call's output is so large that the caches hold none of it when it is complete:
   // copies then write it past them, which spares memory the reading of what is overwritten.
   bool streams_output() const { return streams_output_; }
@@ -43,7 +47,8 @@ class Arithmetic {
   // destination = message (+) source.
   Status reduce_message(transport::RecvFifo& message, const std::vector<Extent>& source,
                         const std::vector<Extent>& destination, bool raw) const;
-  // The average's division of a final result, in place.
+  // Whether complete sums must be divided, in place.
+  bool divides_result() const { return scaling_.divides_result; }
   void divide(std::byte* data, std::size_t bytes, int ranks) const;
 
   ReduceMeter& meter() const { return meter_; }
@@ -57,9 +62,8 @@ class Arithmetic {
   DataType type_ = DataType::uint8;
   std::size_t element_bytes_ = 1;
   ReduceFunction reduce_ = nullptr;
-  bool scales_input_ = false;
+  Scaling scaling_;
   bool streams_output_ = false;
-  ScaleFactor factor_;
   // Two halves: one for a scaled source, one for a message that is read piece by piece. Each half
   // fits the first-level cache beside the operands. Made when first needed: most plans never do.
   static constexpr std::size_t bounce_bytes = 32 << 10;

@@ -16,13 +16,13 @@ void ShortRun::clear() {
   blocks_.clear();
   steps_.clear();
   dependencies_.clear();
+  scaled_.clear();
   is_timed_ = false;
 }
 
 bool ShortRun::lay_out(const CallState& call, std::size_t max_steps) {
   clear();
-  if (call.tiles != 1 || call.arithmetic.scales_input() || call.one_sided->has_partners())
-    return false;
+  if (call.tiles != 1 || call.one_sided->has_partners()) return false;
   for (const ThreadBlockRun& run : call.blocks) {
     const plan::ThreadBlock& plan = run.plan();
     Block block{.plan = &plan,
@@ -75,6 +75,9 @@ bool ShortRun::place(const plan::ThreadBlock& block, const CallState& call, std:
         !place_one(step.destination, placed.destination))
       return false;
     if (placed.bytes >= call.least_offered_bytes) return false;
+    const bool is_scaled = call.arithmetic.scales_input() && plan::reads_source(step.operation) &&
+                           step.source.buffer == plan::Buffer::input;
+    if (is_scaled) scaled_.resize(std::max(scaled_.size(), placed.bytes));
     is_timed_ |= placed.sends && placed.bytes >= transport::least_timed_bytes;
     placed.elements = placed.bytes / call.arithmetic.element_bytes();
     for (const plan::Dependency& dependency : step.after)
@@ -90,7 +93,7 @@ void ShortRun::start(const CallState& call) {
   for (std::size_t buffer = 0; buffer < bases_.size(); ++buffer)
     bases_[buffer] = call.memory.base(static_cast<plan::Buffer>(buffer));
   reduce_ = call.arithmetic.function();
-  meter_ = &call.arithmetic.meter();
+  arithmetic_ = &call.arithmetic;
   call_ = call.fingerprint;
   for (Block& block : blocks_) block.at = block.first;
 }
@@ -188,7 +191,18 @@ Result<const std::byte*> ShortRun::take_offered(Block& block, const Step& step) 
 
 inline void ShortRun::combine(std::byte* destination, const std::byte* a, const std::byte* b,
                               const Step& step) {
-  meter_->measure(step.bytes, [&] { reduce_(destination, a, b, step.elements); });
+  arithmetic_->meter().measure(step.bytes, [&] { reduce_(destination, a, b, step.elements); });
+}
+
+inline const std::byte* ShortRun::contribution(const Step& step) {
+  if (scaled_.empty() || step.source_buffer != plan::Buffer::input) return source(step);
+  arithmetic_->scale(scaled_.data(), source(step), step.bytes);
+  return scaled_.data();
+}
+
+inline void ShortRun::copy(const Step& step) {
+  const std::byte* const from = contribution(step);
+  if (from != destination(step)) block_copy(destination(step), from, step.bytes);
 }
 
 inline void ShortRun::execute(Block& block, const Step& step, const std::byte* message) {
@@ -196,16 +210,16 @@ inline void ShortRun::execute(Block& block, const Step& step, const std::byte* m
   std::byte* const slot = step.sends ? block.sender->payload(bytes) : nullptr;
   switch (step.operation) {
     case Operation::send:
-      block.sender->fill(slot, source(step), bytes);
+      block.sender->fill(slot, contribution(step), bytes);
       break;
     case Operation::copy:
-      if (source(step) != destination(step)) block_copy(destination(step), source(step), bytes);
+      copy(step);
       break;
     case Operation::reduce:
-      combine(destination(step), destination(step), source(step), step);
+      combine(destination(step), destination(step), contribution(step), step);
       break;
     case Operation::copy_send:
-      if (source(step) != destination(step)) block_copy(destination(step), source(step), bytes);
+      copy(step);
       block.sender->fill(slot, destination(step), bytes);
       break;
     case Operation::recv:
@@ -216,13 +230,13 @@ inline void ShortRun::execute(Block& block, const Step& step, const std::byte* m
       block.sender->fill(slot, message, bytes);
       break;
     case Operation::recv_reduce_copy:
-      combine(destination(step), message, source(step), step);
+      combine(destination(step), message, contribution(step), step);
       break;
     case Operation::recv_reduce_send:
-      combine(slot, message, source(step), step);
+      combine(slot, message, contribution(step), step);
       break;
     default:  // recv_reduce_copy_send: limits() leaves no other
-      combine(destination(step), message, source(step), step);
+      combine(destination(step), message, contribution(step), step);
       block.sender->fill(slot, destination(step), bytes);
       break;
   }
@@ -261,7 +275,7 @@ bool ShortRun::awaits(int peer) const {
 
 std::size_t ShortRun::memory_bytes() const {
   return blocks_.capacity() * sizeof(Block) + steps_.capacity() * sizeof(Step) +
-         dependencies_.capacity() * sizeof(Dependency) + offered_.capacity();
+         dependencies_.capacity() * sizeof(Dependency) + offered_.capacity() + scaled_.capacity();
 }
 
 }  // namespace unisono::engine

@@ -83,11 +83,14 @@ class ShortRun {
   // offered, which is read and released here.
   Result<const std::byte*> take_offered(Block& block, const Step& step);
   void execute(Block& block, const Step& step, const std::byte* message);
+  void copy(const Step& step);
   // destination = a (+) b.
   void combine(std::byte* destination, const std::byte* a, const std::byte* b, const Step& step);
   std::byte* source(const Step& step) const {
     return bases_[static_cast<std::size_t>(step.source_buffer)] + step.source;
   }
+  // The same as it is combined and sent: an input that the call scales is scaled.
+  const std::byte* contribution(const Step& step);
   std::byte* destination(const Step& step) const {
     return bases_[static_cast<std::size_t>(step.destination_buffer)] + step.destination;
   }
@@ -96,9 +99,10 @@ class ShortRun {
   std::vector<Step> steps_;
   std::vector<Dependency> dependencies_;
   std::vector<std::byte> offered_;  // the bytes of a message that was offered
+  std::vector<std::byte> scaled_;   // those of an input that was scaled
   std::array<std::byte*, plan::buffer_count> bases_{};
   ReduceFunction reduce_ = nullptr;
-  ReduceMeter* meter_ = nullptr;
+  const Arithmetic* arithmetic_ = nullptr;
   std::uint64_t call_ = 0;  // the fingerprint of the call
   bool is_timed_ = false;   // sends messages so long that their flight is timed
   bool progressed_ = false;

@@ -72,6 +72,35 @@ struct Sum {
   }
 };
 
+// The sums of averages (scaling.h), computed as Bits in the integer type of Float's width. The bits
+// below those of an infinity are the largest finite number's.
+template <class Float, class Bits>
+struct WideBoundedSum {
+  static constexpr Bits sign = Bits{1} << (8 * sizeof(Bits) - 1);
+  static constexpr Bits infinity = __builtin_bit_cast(Bits, static_cast<Float>(__builtin_inff()));
+  static bool is_infinite(Bits bits) { return (bits & ~sign) == infinity; }
+  Float operator()(Float a, Float b) const {
+    const Bits sum = __builtin_bit_cast(Bits, a + b);
+    // Without a branch, which could not be vectorised.
+    const bool overflows = (int{is_infinite(sum)} & int{!is_infinite(__builtin_bit_cast(Bits, a))} &
+                            int{!is_infinite(__builtin_bit_cast(Bits, b))}) != 0;
+    return __builtin_bit_cast(Float, sum - Bits{overflows});
+  }
+};
+
+// The same of narrower floats, in float32; `largest` has the bits of the largest finite number.
+template <std::int32_t largest>
+struct NarrowBoundedSum {
+  static Ints is_finite(Floats value) {
+    return (bits_of(value) & float32_magnitude) < float32_infinity;
+  }
+  Floats operator()(Floats a, Floats b) const {
+    const Ints sum = bits_of(a + b);
+    const Ints overflows = ((sum & float32_magnitude) > largest) & is_finite(a) & is_finite(b);
+    return floats_of(overflows ? ((sum & ~float32_magnitude) | largest) : sum);
+  }
+};
+
 struct Product {
   template <class T>
   auto operator()(T a, T b) const {
@@ -241,21 +270,6 @@ void divide_int64(void* destination, const void* source, std::size_t count, int 
       });
 }
 
-template <class Element>
-void divide_float(void* destination, const void* source, std::size_t count, int ranks) {
-  using Float = typename Element::Storage;
-  const auto divisor = static_cast<Float>(ranks);
-  transform<Element>(destination, source, source, count,
-                     [divisor](Float a, Float) { return a / divisor; });
-}
-
-template <class Format>
-void divide_narrow(void* destination, const void* source, std::size_t count, int ranks) {
-  const auto divisor = static_cast<float>(ranks);
-  transform_vectors<Format>(destination, source, source, count,
-                            [divisor](Floats a, Floats) { return a / divisor; });
-}
-
 constexpr int row(DataType type) { return static_cast<int>(type); }
 
 template <class Signed, class Unsigned>
@@ -263,6 +277,7 @@ constexpr void add_integers(KernelTable& table, DataType signed_type, DataType u
   for (const int type : {row(signed_type), row(unsigned_type)}) {
     table.combine[type][0] = combine<Raw<Unsigned>, Sum>;
     table.combine[type][1] = combine<Raw<Unsigned>, Product>;
+    table.combine[type][4] = table.combine[type][0];
     table.scale[type] = scale_integer<Unsigned>;
   }
   table.combine[row(signed_type)][2] = combine<Raw<Signed>, IntegerMin>;
@@ -278,8 +293,8 @@ constexpr void add_narrow(KernelTable& table, DataType type) {
   table.combine[row(type)][1] = combine_narrow<Format, Product>;
   table.combine[row(type)][2] = combine<Bits, Narrow<Format, IntegerMin>>;
   table.combine[row(type)][3] = combine<Bits, Narrow<Format, IntegerMax>>;
+  table.combine[row(type)][4] = table.combine[row(type)][0];
   table.scale[row(type)] = scale_narrow<Format>;
-  table.divide[row(type)] = divide_narrow<Format>;
 }
 
 template <class Element, class Bits>
@@ -289,8 +304,8 @@ constexpr void add_wide(KernelTable& table, DataType type) {
   table.combine[row(type)][1] = combine<Element, Product>;
   table.combine[row(type)][2] = combine<Raw<Float>, WideMin<Float, Bits>>;
   table.combine[row(type)][3] = combine<Raw<Float>, WideMax<Float, Bits>>;
+  table.combine[row(type)][4] = combine<Element, WideBoundedSum<Float, Bits>>;
   table.scale[row(type)] = scale_float<Element>;
-  table.divide[row(type)] = divide_float<Element>;
 }
 
 constexpr KernelTable make_table() {
@@ -309,12 +324,18 @@ constexpr KernelTable make_table() {
   table.divide[row(DataType::uint64)] = divide_uint64;
 
   add_narrow<Float16>(table, DataType::float16);
+  table.combine[row(DataType::float16)][4] =
+      combine_narrow<Float16, NarrowBoundedSum<0x477fe000>>;  // 65504
   add_narrow<BFloat16>(table, DataType::bfloat16);
+  table.combine[row(DataType::bfloat16)][4] =
+      combine_narrow<BFloat16, NarrowBoundedSum<0x7f7f0000>>;
   add_narrow<Float8E4M3>(table, DataType::float8_e4m3);
   add_narrow<Float8E5M2>(table, DataType::float8_e5m2);
 #if defined(UNISONO_FLOAT8_SUM)
   table.combine[row(DataType::float8_e4m3)][0] = sum_float8<Float8E4M3>;
   table.combine[row(DataType::float8_e5m2)][0] = sum_float8<Float8E5M2>;
+  for (const DataType type : {DataType::float8_e4m3, DataType::float8_e5m2})
+    table.combine[row(type)][4] = table.combine[row(type)][0];
 #endif
   add_wide<Float32, std::uint32_t>(table, DataType::float32);
   add_wide<Float64, std::uint64_t>(table, DataType::float64);

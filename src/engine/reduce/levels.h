@@ -17,15 +17,15 @@ using ScaleFunction = void (*)(void* destination, const void* source, std::size_
 using DivideFunction = void (*)(void* destination, const void* source, std::size_t count,
                                 int ranks);
 
-inline constexpr int combining_operation_count = 4;  // sum, product, min, max
+inline constexpr int combining_operation_count = 5;  // sum, product, min, max, average
 
-// Indexed by DataType, and by the first four of ReduceOperation. A plain aggregate of arrays: the
+// Indexed by DataType, and by the first five of ReduceOperation. A plain aggregate of arrays: the
 // files that fill it are compiled for one instruction set and must not emit a shared inline
 // function.
 struct KernelTable {
   ReduceFunction combine[data_type_count][combining_operation_count];
   ScaleFunction scale[data_type_count];
-  DivideFunction divide[data_type_count];
+  DivideFunction divide[data_type_count];  // of integers; the others' are null
 };
 
 extern const KernelTable baseline_kernels;

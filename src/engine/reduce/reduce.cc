@@ -29,9 +29,8 @@ const Level& active_level() {
 int row(DataType type) { return static_cast<int>(type); }
 
 int column(ReduceOperation operation) {
-  const bool is_sum =
-      operation == ReduceOperation::average || operation == ReduceOperation::pre_multiplied_sum;
-  return is_sum ? static_cast<int>(ReduceOperation::sum) : static_cast<int>(operation);
+  if (operation == ReduceOperation::pre_multiplied_sum) operation = ReduceOperation::sum;
+  return static_cast<int>(operation);
 }
 
 template <class T>

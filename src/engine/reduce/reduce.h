@@ -31,8 +31,8 @@ namespace unisono::engine {
 // partly; none needs to be aligned. count is in elements and may be 0.
 using ReduceFunction = void (*)(void* destination, const void* a, const void* b, std::size_t count);
 
-// Looked up once per plan; never null. average and pre_multiplied_sum combine as sum: scale() comes
-// before their first step and divide() after their last.
+// Looked up once per plan; never null. pre_multiplied_sum combines as sum; average, too, but finite
+// operands never give an infinity (scaling.h).
 ReduceFunction reduce_function(DataType type, ReduceOperation operation);
 
 // The scalar of pre_multiplied_sum. Integer types use `integer`, modulo 2^bits; float64 uses
@@ -50,7 +50,7 @@ ScaleFactor scale_factor(double value);
 void scale(DataType type, void* destination, const void* source, std::size_t count,
            ScaleFactor factor);
 
-// destination = source / ranks, integers rounded towards zero; equal or not overlapping, ranks
+// destination = source / ranks, of integers, rounded towards zero; equal or not overlapping, ranks
 // >= 1.
 void divide(DataType type, void* destination, const void* source, std::size_t count, int ranks);
 
