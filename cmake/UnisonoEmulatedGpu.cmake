@@ -18,7 +18,10 @@ target_compile_options(emulated_gpu PRIVATE -O2 -ffp-contract=off -U_FORTIFY_SOU
   -ftls-model=global-dynamic -mtls-dialect=${traditional}
   -Wno-unknown-pragmas "SHELL:-iquote ${PROJECT_SOURCE_DIR}/tests/emulated_gpu")
 target_link_libraries(emulated_gpu PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
-add_dependencies(gpu_test emulated_gpu)
+add_library(emulated_nvml SHARED "${PROJECT_SOURCE_DIR}/tests/emulated_gpu/management/nvml.cc")
+set_target_properties(emulated_nvml PROPERTIES OUTPUT_NAME nvidia-ml SUFFIX ".so.1"
+  LIBRARY_OUTPUT_DIRECTORY "${emulated_folder}")
+add_dependencies(gpu_test emulated_gpu emulated_nvml)
 
 # unisono_test_emulated(<name> <devices> <SMs> <test>...)
 function(unisono_test_emulated name devices sms)
@@ -46,11 +49,11 @@ unisono_test_emulated(gpu_emulated_devices 4 16
   "Ranks/GpuCommunicator.GroupsOf*/4" "Ranks/GpuCommunicator.CallsOnSeveral*/4"
   "Ranks/GpuCommunicator.Splits*/4" "Ranks/GpuCommunicator.RegisteredPlans*/4" "Ranks/GpuCommunicator.APlansName*/4"
   "Ranks/GpuCommunicator.Refuses*/4" "Ranks/GpuCommunicator.IsCaptured*/4"
-  "Ranks/GpuCommunicator.Abort*/4" "Ranks/GpuCommunicator.ACallThat*/4" "Ranks/GpuStamps.*" "Ranks/GpuFallbacks.*" "GpuZeroSm.*" "GpuWindows.*" "GpuPool.*"
+  "Ranks/GpuCommunicator.Abort*/4" "Ranks/GpuCommunicator.ACallThat*/4" "Ranks/GpuStamps.*" "Ranks/GpuFallbacks.*" "Ranks/GpuLinks.*" "GpuZeroSm.*" "GpuWindows.*" "GpuPool.*"
   "GpuLl128ZeroCopy.ASeedReplays" "Ranks/GpuLl128ZeroCopyPlans.*/0" "Ranks/GpuLl128ZeroCopyPlans.*/2")
 # Forked ranks open their devices themselves: a fork leaves the threads of the parent's devices
 # behind.
-unisono_test_emulated(gpu_emulated_processes 4 16 "Ranks/GpuProcesses.*" "Ranks/GpuHosts.*"
+unisono_test_emulated(gpu_emulated_processes 4 16 "Ranks/GpuProcesses.*" "Ranks/GpuHosts.*" "GpuNvml.*"
   "Ranks/GpuMixedHosts.*")
 
 # NCCL's interface on devices: of one process, and of processes on several hosts, which are forked

@@ -15,6 +15,7 @@
 #include "base/str.h"
 #include "bind.h"
 #include "convert.h"
+#include "engine/gpu/ll128_links.h"
 #include "engine/gpu/paths.h"
 
 namespace nb = nanobind;
@@ -62,8 +63,11 @@ Selection device_selection(int ranks, std::string_view architecture, int sms,
                  "'; it must be a compute capability's name, such as sm_90"));
   constexpr int first_with_tma = 90;
   auto paths = table.resolve(number, number >= first_with_tma, options.zero_copy_min_bytes);
-  Selection selection(topo::Placement::single_node(ranks),
-                      comm::device_model(options, sms, std::move(paths)));
+  // Without devices, as if all links between them were NVLink.
+  const auto use = take(engine::gpu::ll128_use_from_settings(settings));
+  Selection selection(
+      topo::Placement::single_node(ranks),
+      comm::device_model(options, sms, std::move(paths), engine::gpu::why_no_ll128(use)));
   check(selection.read_settings(settings));
   return selection;
 }

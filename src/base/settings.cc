@@ -94,6 +94,11 @@ constexpr std::array rows{
                "Messages between GPUs, or blocks of a collective, of at least this many bytes use "
                "zero-copy; smaller ones are staged through slots without an address exchange. The "
                "same on every rank."},
+    SettingRow{Setting::gpu_ll128, "UNISONO_GPU_LL128", text, "auto",
+               "Whether GPUs use the protocol LL128, which needs links that keep a store of 128 "
+               "bytes whole: auto uses it over NVLink and inside one GPU; on wherever GPUs access "
+               "each other's memory, with wrong results over links that split such stores; off "
+               "never. The same on every rank."},
     SettingRow{Setting::gpu_policy, "UNISONO_GPU_POLICY", text, "",
                "What moves data between GPUs: fastest (the default) or zero_sm, which uses only "
                "the copy engines."},

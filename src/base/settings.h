@@ -41,6 +41,7 @@ enum class Setting : std::uint8_t {
   staged,
   gpu_zero_copy,
   gpu_zero_copy_min_bytes,
+  gpu_ll128,
   gpu_policy,
   gpu_max_sms,
   gpu_compute_overlap,

@@ -186,6 +186,8 @@ Status Communicator::Core::select(const Call& call, const comm::CallPath& path, 
   prepared.entry.collective = call.collective;
   prepared.entry.protocol = chosen.choice.protocol;
   prepared.entry.path = chosen.choice.path;
+  prepared.entry.fallback = chosen.choice.fallback;
+  prepared.entry.chosen = chosen.choice.instead_of;
   prepared.entry.type = call.type;
   prepared.entry.operation = call.operation;
   prepared.entry.root = root;

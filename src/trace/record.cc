@@ -18,8 +18,8 @@ constexpr std::array<std::string_view, 11> path_names{
     "host",      "interpreter", "ll_all_pairs", "ll128_all_pairs",
     "zero_copy", "tma_bulk",    "messages",     "copy_engine",
     "staged",    "nccl",        "mixed"};
-constexpr std::array<std::string_view, 6> fallback_names{"none",        "overlap", "not_mapped",
-                                                         "not_aligned", "no_tma",  "peer"};
+constexpr std::array<std::string_view, 7> fallback_names{
+    "none", "overlap", "not_mapped", "not_aligned", "no_tma", "link", "peer"};
 
 }  // namespace
 

@@ -90,7 +90,8 @@ enum class Fallback : std::uint8_t {
   not_mapped,   // a rank has not mapped a buffer of this one
   not_aligned,  // what is moved does not begin at a multiple of 16 bytes
   no_tma,       // the device, or the build, makes no TMA bulk copies
-  peer,         // another rank could not take the chosen path; its record says why
+  link,  // a link between the GPUs may split the stores of LL128, so the call has another plan
+  peer,  // another rank could not take the chosen path; its record says why
 };
 std::string_view name(Fallback fallback);
 

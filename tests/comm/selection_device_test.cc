@@ -43,6 +43,46 @@ TEST(Selection, OnADeviceAnExplanationNamesTheKernelAndTheRow) {
   EXPECT_EQ(small->slots, 2);
 }
 
+// On all ranks alike, the rows that the cost model makes included.
+TEST(Selection, OnADeviceWithoutLl128TheNextPlanIsChosenAndSaysWhy) {
+  const std::string why = "between rank 0 and rank 1 there is no NVLink";
+  Selection with = device_selection(2);
+  Selection without(topo::Placement::single_node(2),
+                    device_model({}, blocks_of_h200, paths_of(true), why));
+  int fallen = 0;
+  for (const Collective collective : {Collective::all_reduce, Collective::broadcast})
+    for (std::uint64_t bytes = 1; bytes <= 1 << 30; bytes *= 4) {
+      const auto usual = with.choose(collective, bytes, 0, false, {});
+      const auto chosen = without.choose(collective, bytes, 0, false, {});
+      ASSERT_TRUE(usual.ok() && chosen.ok());
+      EXPECT_EQ(usual->fallback, trace::Fallback::none);
+      EXPECT_NE(chosen->protocol, Protocol::ll128);
+      const bool falls_back = usual->protocol == Protocol::ll128;
+      fallen += falls_back;
+      EXPECT_EQ(chosen->fallback, falls_back ? trace::Fallback::link : trace::Fallback::none);
+      if (falls_back) {
+        EXPECT_EQ(trace::name(chosen->instead_of), with.explain(collective, bytes)->path);
+      } else {
+        EXPECT_TRUE(chosen->is_same_plan(*usual));
+      }
+      const auto explained = without.explain(collective, bytes);
+      ASSERT_TRUE(explained.ok());
+      for (const PlanCandidate& one : explained->candidates)
+        EXPECT_NE(one.protocol, Protocol::ll128);
+    }
+  EXPECT_GT(fallen, 5);
+  EXPECT_NE(without.explain(Collective::all_reduce, 1 << 20)->note.find("no plan in LL128: " + why),
+            std::string::npos);
+  CallOptions forced;
+  forced.protocol = Protocol::ll128;
+  const auto refused = without.choose(Collective::all_reduce, 1 << 20, 0, false, forced);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message, "protocol ll128 cannot be used: " + why);
+  forced.protocol = Protocol::simple;
+  EXPECT_EQ(without.choose(Collective::all_reduce, 1 << 20, 0, false, forced)->fallback,
+            trace::Fallback::none);
+}
+
 // As PyTorch makes calls, and as others do.
 TEST(Selection, OnADeviceAnExplanationNamesThePathOfTheCallAsItIsMade) {
   Selection selection = device_selection(2);

@@ -4,12 +4,14 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -94,6 +96,25 @@ ContextStream& as_stream(StreamHandle* handle) {
   return is_default ? *legacy : *reinterpret_cast<ContextStream*>(handle);
 }
 
+// Pairs of devices that PCIe connects, where NVLink connects the others; tests set them between
+// calls. "0-1,2-3" in UNISONO_EMULATED_PCIE for processes.
+std::set<std::pair<int, int>>& links_without_nvlink() {
+  static std::set<std::pair<int, int>> all = [] {
+    std::set<std::pair<int, int>> made;
+    const char* const text = std::getenv("UNISONO_EMULATED_PCIE");
+    std::istringstream pairs(text != nullptr ? text : "");
+    int one = 0;
+    int other = 0;
+    char between = 0;
+    while (pairs >> one >> between >> other) {
+      made.insert(std::minmax(one, other));
+      pairs >> between;
+    }
+    return made;
+  }();
+  return all;
+}
+
 void* at(DeviceAddress address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
@@ -149,6 +170,12 @@ DriverResult cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal) {
 }
 DriverResult cuDeviceCanAccessPeer(int* can, DeviceOrdinal, DeviceOrdinal) {
   *can = 1;
+  return driver_success;
+}
+DriverResult cuDeviceGetP2PAttribute(int* value, int attribute, DeviceOrdinal source,
+                                     DeviceOrdinal destination) {
+  if (attribute != p2p_native_atomics) return invalid_value;
+  *value = links_without_nvlink().contains(std::minmax(source, destination)) ? 0 : 1;
   return driver_success;
 }
 DriverResult cuDevicePrimaryCtxRetain(ContextHandle** context, DeviceOrdinal device) {
@@ -459,6 +486,12 @@ void unisono_emulated_seed(std::uint64_t seed) { scheduler().seed(seed); }
 std::uint64_t unisono_emulated_trace() { return scheduler().trace(); }
 void unisono_emulated_drive_by_calls(bool does) { scheduler().drive_by_calls(does); }
 void unisono_emulated_step() { scheduler().step_by_call(); }
+void unisono_emulated_set_nvlink(int one, int other, bool is_there) {
+  if (is_there)
+    links_without_nvlink().erase(std::minmax(one, other));
+  else
+    links_without_nvlink().insert(std::minmax(one, other));
+}
 
 }  // extern "C"
 // NOLINTEND(readability-identifier-naming)

@@ -31,6 +31,7 @@ const EmulatedDevice* EmulatedDevice::find() {
     look_up(all.trace, "unisono_emulated_trace");
     look_up(all.drive_by_calls, "unisono_emulated_drive_by_calls");
     look_up(all.step, "unisono_emulated_step");
+    look_up(all.set_nvlink, "unisono_emulated_set_nvlink");
     return all;
   }();
   return found.step != nullptr ? &found : nullptr;

@@ -21,6 +21,8 @@ class EmulatedDevice {
   // one thread, a seed then gives one interleaving.
   void (*drive_by_calls)(bool does);
   void (*step)();
+  // Whether NVLink connects two devices, which it does at first, or PCIe. Between tests.
+  void (*set_nvlink)(int one, int other, bool is_there);
 };
 
 // Drives the emulated devices by calls while it exists.

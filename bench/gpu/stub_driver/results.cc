@@ -61,6 +61,10 @@ DriverResult cuDeviceCanAccessPeer(int* can, DeviceOrdinal, DeviceOrdinal) {
   *can = 1;
   return driver_success;
 }
+DriverResult cuDeviceGetP2PAttribute(int* value, int, DeviceOrdinal, DeviceOrdinal) {
+  *value = 1;  // they are connected by NVLink
+  return driver_success;
+}
 DriverResult cuDevicePrimaryCtxRetain(ContextHandle** context, DeviceOrdinal device) {
   *context = context_of(device);
   return driver_success;

@@ -50,10 +50,12 @@ Result<std::unique_ptr<DeviceConnections>> DeviceConnections::make(
 }
 
 Status DeviceConnections::open(int ordinal) {
+  // What may be refused without the device comes first: its events are made last.
+  UNISONO_ASSIGN(path_table_, engine::gpu::PathTable::from_settings(job_->settings()));
+  UNISONO_ASSIGN(ll128_use_, engine::gpu::ll128_use_from_settings(job_->settings()));
   UNISONO_ASSIGN(const auto device, sys::cuda::Device::open(ordinal));
   UNISONO_ASSIGN(engine_, engine::gpu::Engine::make(
                               device, engine::gpu::Options::from_settings(job_->settings())));
-  UNISONO_ASSIGN(path_table_, engine::gpu::PathTable::from_settings(job_->settings()));
   const auto on_this_host =
       std::ranges::count_if(world_ranks_, [&](int rank) { return job_->is_on_this_host(rank); });
   if (on_this_host > 1 || world_ranks_.size() == 1) {

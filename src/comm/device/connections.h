@@ -24,6 +24,7 @@
 #include "comm/device/signals.h"
 #include "comm/run/stream_calls.h"
 #include "engine/gpu/execution.h"
+#include "engine/gpu/ll128_links.h"
 #include "trace/record.h"
 #include "transport/nvlink/registrations.h"
 
@@ -145,6 +146,8 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   // alike.
   Result<std::pair<int, std::string>> first_reason(ControlGroup& group,
                                                    const std::string& mine) const;
+  // Refuses LL128 on all ranks where one must not use it: `why_not` is this rank's reason.
+  Status agree_on_ll128(ControlGroup& group, const std::string& why_not) const;
   Status reach_all(ControlGroup& group, const topo::Placement& placement);
   // Agrees on whether calls are staged, and mixed: why this rank does not reach all devices, and
   // why not all of its node; empty where it does.
@@ -175,6 +178,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   std::unique_ptr<engine::gpu::Engine> engine_;
   int thread_blocks_ = 0;
   engine::gpu::PathTable path_table_;
+  engine::gpu::Ll128Use ll128_use_ = engine::gpu::Ll128Use::where_safe;
   int most_sms_ = 0;
   std::string why_staged_;
   bool is_mixed_ = false;

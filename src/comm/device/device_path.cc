@@ -42,7 +42,8 @@ Result<std::unique_ptr<Plans>> DevicePath::staged_plans(bool is_mixed) {
     };
   UNISONO_ASSIGN(Selection selection,
                  host_.make_selection(host_.plans()->placement(),
-                                      staged_model(host_.model(), std::move(blocks_inside))));
+                                      staged_model(host_.model(), std::move(blocks_inside),
+                                                   connections_->engine().why_no_ll128())));
   const auto make =
       [this, is_mixed](const Plans::Program& made) -> Result<std::unique_ptr<engine::Execution>> {
     if (is_mixed && made.entry != nullptr)
@@ -57,9 +58,9 @@ Result<std::unique_ptr<Plans>> DevicePath::staged_plans(bool is_mixed) {
 
 Result<std::unique_ptr<Plans>> DevicePath::plans_of_kernels() {
   const engine::gpu::Engine& engine = connections_->engine();
-  Selection selection(
-      topo::Placement::single_node(ranks_),
-      device_model(engine.options(), connections_->thread_blocks(), engine.paths()));
+  Selection selection(topo::Placement::single_node(ranks_),
+                      device_model(engine.options(), connections_->thread_blocks(), engine.paths(),
+                                   engine.why_no_ll128()));
   UNISONO_TRY(selection.read_settings(job_->settings()));
   const auto make = [&resources = *connections_](const Plans::Program& made) {
     return engine::gpu::make_execution(made.header, made.program, made.exchange(), resources);

@@ -11,6 +11,7 @@
 #include "base/try.h"
 #include "base/wire.h"
 #include "comm/device/connections.h"
+#include "engine/gpu/ll128_links.h"
 
 namespace unisono::comm {
 namespace {
@@ -70,12 +71,14 @@ Status DeviceConnections::reach_all(ControlGroup& group, const topo::Placement& 
   writer.number(static_cast<std::uint32_t>(architecture));
   writer.number(table_hash);
   writer.number(zero_copy_min_bytes);
+  writer.number(static_cast<std::uint8_t>(ll128_use_));
   UNISONO_ASSIGN(const Gathered all,
                  group.all_gather(writer.bytes(), job_->bootstrap_timeout_ns()));
   std::string reason;
   if (!job_->settings().boolean(Setting::gpu_peer_access) && group.size() > 1)
     reason = "UNISONO_GPU_PEER_ACCESS is 0 there";
   std::string reason_on_node = reason;
+  std::string why_no_ll128;
   std::map<std::string, int> sharing;
   for (int rank = 0; rank < all.size(); ++rank) {
     sys::cuda::Uuid theirs;
@@ -91,11 +94,14 @@ Status DeviceConnections::reach_all(ControlGroup& group, const topo::Placement& 
     const auto version = static_cast<int>(reader.number<std::uint32_t>());
     has_tma = reader.number<std::uint8_t>() != 0 && has_tma;
     // The rows of the oldest device hold for all.
-    architecture = std::min(architecture, static_cast<int>(reader.number<std::uint32_t>()));
+    const auto their_architecture = static_cast<int>(reader.number<std::uint32_t>());
+    architecture = std::min(architecture, their_architecture);
     UNISONO_TRY(check_same(rank, "the rows of its path table and selection file",
                            reader.number<std::uint64_t>(), table_hash));
     UNISONO_TRY(check_same(rank, "its UNISONO_GPU_ZERO_COPY and UNISONO_GPU_ZERO_COPY_MIN_BYTES",
                            reader.number<std::uint64_t>(), zero_copy_min_bytes));
+    UNISONO_TRY(check_same(rank, "its UNISONO_GPU_LL128", reader.number<std::uint8_t>(),
+                           static_cast<std::uint8_t>(ll128_use_)));
     const auto tell = [&](const auto&... why) {
       if (reason.empty()) reason = str(why...);
       if (reason_on_node.empty() && placement.same_node(rank, identity_.rank))
@@ -112,6 +118,11 @@ Status DeviceConnections::reach_all(ControlGroup& group, const topo::Placement& 
     if (!device().can_access(theirs))
       tell("CUDA device ", device().ordinal(), " (", device().name(),
            ") cannot reach the memory of the device of rank ", rank);
+    else if (why_no_ll128.empty())
+      if (const std::string why = engine::gpu::why_no_ll128(
+              device().compute_capability(), their_architecture, device().link_to(theirs));
+          !why.empty())
+        why_no_ll128 = str("between rank ", identity_.rank, " and rank ", rank, " ", why);
     if (version != driver_version)
       tell("its CUDA driver is ", driver_version, ", that of rank ", rank, " is ", version,
            ": neither rank can map the other's memory");
@@ -124,9 +135,24 @@ Status DeviceConnections::reach_all(ControlGroup& group, const topo::Placement& 
     most_sms_ = std::max(device().sms() / most, 1);
     UNISONO_TRY(engine_->share_device());
   }
+  UNISONO_TRY(agree_on_ll128(group, why_no_ll128));
   order_ = LaunchOrder::of(device().ordinal(), index_on_device_);
   order_->add(launched_);
   return settle(group, placement, reason, reason_on_node);
+}
+
+Status DeviceConnections::agree_on_ll128(ControlGroup& group, const std::string& why_not) const {
+  // All ranks have the same setting.
+  if (ll128_use_ == engine::gpu::Ll128Use::always) return {};
+  if (ll128_use_ == engine::gpu::Ll128Use::never) {
+    engine_->refuse_ll128(engine::gpu::why_no_ll128(ll128_use_));
+    return {};
+  }
+  UNISONO_ASSIGN(const auto first, first_reason(group, why_not));
+  if (first.second.empty()) return {};
+  engine_->refuse_ll128(str(
+      first.second, "; UNISONO_GPU_LL128=on uses LL128 where a link is known to keep them whole"));
+  return {};
 }
 
 Status DeviceConnections::settle(ControlGroup& group, const topo::Placement& placement,

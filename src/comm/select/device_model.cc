@@ -70,11 +70,16 @@ constexpr double reduce_gb_per_s_of_two = 280;
 
 class DeviceModel : public EngineModel {
  public:
-  DeviceModel(const engine::gpu::Options& options, int thread_blocks, engine::gpu::Paths paths)
+  DeviceModel(const engine::gpu::Options& options, int thread_blocks, engine::gpu::Paths paths,
+              std::string why_no_ll128)
       : options_(options),
         thread_blocks_(std::min(thread_blocks, engine::gpu::limits().max_thread_blocks)),
-        paths_(std::move(paths)) {}
+        paths_(std::move(paths)),
+        why_no_ll128_(std::move(why_no_ll128)) {}
 
+  std::string why_not(Protocol protocol) const override {
+    return protocol == Protocol::ll128 ? why_no_ll128_ : std::string();
+  }
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const override {
     const plan::Header header = entry.header(request);
     if (header.channels > engine::gpu::limits().max_channels ||
@@ -306,6 +311,7 @@ class DeviceModel : public EngineModel {
   engine::gpu::Options options_;
   int thread_blocks_;
   engine::gpu::Paths paths_;
+  std::string why_no_ll128_;
   Exchanges exchanges_;
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<const algorithm::Entry*, int>, Blocks> blocks_;
@@ -314,8 +320,10 @@ class DeviceModel : public EngineModel {
 }  // namespace
 
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
-                                                int thread_blocks, engine::gpu::Paths paths) {
-  return std::make_shared<DeviceModel>(options, thread_blocks, std::move(paths));
+                                                int thread_blocks, engine::gpu::Paths paths,
+                                                std::string why_no_ll128) {
+  return std::make_shared<DeviceModel>(options, thread_blocks, std::move(paths),
+                                       std::move(why_no_ll128));
 }
 
 }  // namespace unisono::comm

@@ -36,6 +36,8 @@ class EngineModel {
   virtual std::string_view name() const = 0;
   // Whether the engine runs a request that the entry supports.
   virtual bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const = 0;
+  // Why no call may use a protocol, on all ranks alike; "" where calls may.
+  virtual std::string why_not(Protocol /*protocol*/) const { return {}; }
   // How it carries a call: what its executions say, without one; in place, what a launch then does.
   virtual trace::ChosenPath path(const PlanToRun& plan) const = 0;
   // For a person: why so, and what holds for its calls; nothing where there is nothing to say.
@@ -59,17 +61,20 @@ std::shared_ptr<const EngineModel> host_model(const transport::FifoOptions& fifo
                                               const HostTraits& host = {},
                                               const CostModel& costs = host_cost_model());
 // The model of devices that run `thread_blocks` at once, with the rows that choose each call's
-// kernel.
+// kernel. `why_no_ll128` is the engine's.
 std::shared_ptr<const EngineModel> device_model(const engine::gpu::Options& options,
-                                                int thread_blocks, engine::gpu::Paths paths);
+                                                int thread_blocks, engine::gpu::Paths paths,
+                                                std::string why_no_ll128 = {});
 // The most thread blocks that a rank's GPU runs of a plan inside its node, on all ranks alike; 0:
 // all of the plan is staged.
 using BlocksInside =
     std::function<int(const algorithm::Entry& entry, const algorithm::Request& request)>;
 // The model of calls on GPUs of which some do not reach each other: `host` and copies from and to
-// the devices. Without `blocks_inside`, all of every plan is staged.
+// the devices. Without `blocks_inside`, all of every plan is staged. `why_no_ll128` is the
+// engine's: inside nodes GPUs run the plan's protocol.
 std::shared_ptr<const EngineModel> staged_model(std::shared_ptr<const EngineModel> host,
-                                                BlocksInside blocks_inside);
+                                                BlocksInside blocks_inside,
+                                                std::string why_no_ll128 = {});
 // The model of the copy engines, for policy zero_sm.
 std::shared_ptr<const EngineModel> copy_model(const engine::gpu::CopyLinks::Options& options);
 

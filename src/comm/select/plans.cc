@@ -1,6 +1,7 @@
 #include "comm/select/plans.h"
 
 #include "algorithm/exchange.h"
+#include "base/str.h"
 #include "base/try.h"
 
 namespace unisono::comm {
@@ -63,7 +64,10 @@ void Plans::add(Prepared prepared) {
 
 void Plans::refuse(const Registered& plan) {
   const std::lock_guard lock(mutex_);
-  selection_.refuse(plan.header, plan.describe_beyond(operations_, slots_));
+  std::string why = why_not(plan);
+  if (!why.empty()) why = str("protocol ", name(plan.header.protocol), " cannot be used: ", why);
+  selection_.refuse(plan.header,
+                    why.empty() ? plan.describe_beyond(operations_, slots_) : std::move(why));
 }
 
 Result<plan::Header> Plans::custom(std::string_view program) {

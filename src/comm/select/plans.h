@@ -52,10 +52,10 @@ class Plans {
     std::unique_ptr<Registered> plan;
     std::unique_ptr<engine::Execution> execution;
   };
-  // Whether the engine runs the operations of the plan, and has the slots that it needs. Of what it
-  // does not run the other engine alone takes calls.
+  // Whether the engine runs the operations and the protocol of the plan, and has the slots that it
+  // needs. Of what it does not run the other engine alone takes calls.
   bool can_run(const Registered& plan) const {
-    return plan.form_for(operations_, slots_) != nullptr;
+    return plan.form_for(operations_, slots_) != nullptr && why_not(plan).empty();
   }
   // `plan` must be one that can run.
   Result<Prepared> prepare(const Registered& registered);
@@ -80,6 +80,10 @@ class Plans {
     std::size_t operator()(const Key& key) const;
   };
   static Key key_of(const Registered& plan);
+  // Why its protocol may not be used here; "" where it may. What it depends on never changes.
+  std::string why_not(const Registered& plan) const {
+    return selection_.why_not(plan.header.protocol);
+  }
   Result<engine::Execution*> execution(const Choice& choice, Collective collective, int root,
                                        bool in_place);
 

@@ -63,7 +63,8 @@ algorithm::Request Selection::request(Collective collective, const Choice& choic
 }
 
 bool Selection::runs(const algorithm::Entry& entry, const algorithm::Request& request) const {
-  return entry.supports(request).ok() && model_->runs(entry, request);
+  return why_not(request.protocol).empty() && entry.supports(request).ok() &&
+         model_->runs(entry, request);
 }
 
 int Selection::assumed_root() const {
@@ -73,6 +74,14 @@ int Selection::assumed_root() const {
 
 std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_t bytes,
                                              int max_sms, const algorithm::Entry* only) const {
+  std::vector<Candidate> out = all_candidates(collective, bytes, max_sms, only);
+  std::erase_if(out,
+                [this](const Candidate& one) { return !why_not(one.choice.protocol).empty(); });
+  return out;
+}
+
+std::vector<Candidate> Selection::all_candidates(Collective collective, std::uint64_t bytes,
+                                                 int max_sms, const algorithm::Entry* only) const {
   std::vector<Candidate> out;
   const double block = block_bytes(collective, bytes);
   // One for all: it holds a placement.
@@ -83,7 +92,7 @@ std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_
       for (const int channels : model_->channels()) {
         wanted.protocol = static_cast<Protocol>(i);
         wanted.channels = channels;
-        if (!runs(*entry, wanted)) continue;
+        if (!entry->supports(wanted).ok() || !model_->runs(*entry, wanted)) continue;
         const algorithm::Cost cost = entry->cost(wanted, block);
         out.push_back({{entry, wanted.protocol, channels, nullptr, {}},
                        model_->time_us(*entry, wanted, cost, block, max_sms),
@@ -130,10 +139,23 @@ void Selection::keep_small(std::vector<Candidate>& ranked, int max_sms, Collecti
 
 std::optional<Choice> Selection::fastest(Collective collective, int exponent, int max_sms) const {
   const std::uint64_t bytes = std::uint64_t{1} << exponent;
-  auto ranked = candidates(collective, bytes, max_sms);
-  if (ranked.empty()) return std::nullopt;
-  if (max_sms > 0) keep_small(ranked, max_sms, collective, 2 * bytes - 1);
-  return ranked.front().choice;
+  const auto best_of = [&](std::vector<Candidate> ranked) -> std::optional<Choice> {
+    if (ranked.empty()) return std::nullopt;
+    if (max_sms > 0) keep_small(ranked, max_sms, collective, 2 * bytes - 1);
+    return ranked.front().choice;
+  };
+  const auto best = best_of(all_candidates(collective, bytes, max_sms, nullptr));
+  if (!best || why_not(best->protocol).empty()) return best;
+  auto instead = best_of(candidates(collective, bytes, max_sms));
+  if (!instead) return std::nullopt;
+  instead->fallback = trace::Fallback::link;
+  const PlanToRun refused{best->entry,
+                          nullptr,
+                          request(collective, *best, 0, false),
+                          block_bytes(collective, bytes),
+                          {.max_sms = max_sms}};
+  instead->instead_of = model_->path(refused).variant;
+  return instead;
 }
 
 std::vector<SelectionRow> Selection::make_rows(Collective collective, int max_sms) const {
@@ -281,6 +303,7 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   CallOptions options = call_options;
   UNISONO_TRY(apply_forced(collective, options));
   Choice choice = *by_table;
+  choice.fallback = trace::Fallback::none;  // who forces a plan gets it
   if (!options.algorithm.empty()) {
     UNISONO_ASSIGN(choice.entry, algorithm::find(collective, options.algorithm));
     if (!options.protocol) {
@@ -297,6 +320,8 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   if (options.channels > 0) choice.channels = options.channels;
   const algorithm::Request wanted = request(collective, choice, root, in_place);
   UNISONO_TRY(choice.entry->supports(wanted));
+  if (const std::string why = why_not(choice.protocol); !why.empty())
+    return misuse("protocol ", name(choice.protocol), " cannot be used: ", why);
   if (!runs(*choice.entry, wanted))
     return misuse("plan ", choice.entry->plan_name(), " in protocol ", name(choice.protocol),
                   " with ", choice.channels, " channels on ", placement_.ranks(),
@@ -331,7 +356,12 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
                   .slots = choice.path.slots,
                   .chunk_bytes = choice.path.chunk_bytes,
                   .note = model_->note(to_run)};
-  if (!file_note_.empty()) out.note += str(out.note.empty() ? "" : "; ", file_note_);
+  const auto add_note = [&](const std::string& note) {
+    if (!note.empty()) out.note += str(out.note.empty() ? "" : "; ", note);
+  };
+  if (const std::string why = why_not(Protocol::ll128); !why.empty())
+    add_note(str("no plan in LL128: ", why));
+  add_note(file_note_);
   if (choice.registered != nullptr) {
     out.origin = "registration";
     out.min_bytes = choice.registered->min_bytes;

@@ -30,6 +30,10 @@ struct Choice {
   const Registered* registered = nullptr;
   // Follows from the plan and the call: a row of the table has none.
   trace::ChosenPath path;
+  // That the model would choose a plan in a protocol that no call may use, which would run by that
+  // path.
+  trace::Fallback fallback = trace::Fallback::none;
+  trace::Path instead_of = trace::Path::host;
 
   std::string_view name() const { return registered ? registered->header.name : entry->name; }
   bool is_same_plan(const Choice& other) const {
@@ -82,6 +86,8 @@ class Selection {
   // SMs, whether or not they can do with as few.
   std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes, int max_sms = 0,
                                     const algorithm::Entry* only = nullptr) const;
+  // Why no call may use a protocol here; "" where calls may.
+  std::string why_not(Protocol protocol) const { return model_->why_not(protocol); }
   // What is chosen, who decides, and all candidates.
   Result<Explanation> explain(Collective collective, std::uint64_t bytes,
                               const ExplainOptions& options = {});
@@ -95,7 +101,11 @@ class Selection {
                              bool in_place) const;
 
  private:
+  // Whether the engine runs the plan, in a protocol that calls may use.
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const;
+  // As candidates(), with those in protocols that no call may use.
+  std::vector<Candidate> all_candidates(Collective collective, std::uint64_t bytes, int max_sms,
+                                        const algorithm::Entry* only) const;
   // A row serves every root, and of larger nodes few begin or end their node: from the others, and
   // to them, a chain crosses one edge more between nodes.
   int assumed_root() const;

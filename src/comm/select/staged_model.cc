@@ -34,10 +34,16 @@ algorithm::Cost between_nodes(const algorithm::Cost& cost) {
 
 class StagedModel final : public EngineModel {
  public:
-  StagedModel(std::shared_ptr<const EngineModel> host, BlocksInside blocks_inside)
-      : host_(std::move(host)), blocks_inside_(std::move(blocks_inside)) {}
+  StagedModel(std::shared_ptr<const EngineModel> host, BlocksInside blocks_inside,
+              std::string why_no_ll128)
+      : host_(std::move(host)),
+        blocks_inside_(std::move(blocks_inside)),
+        why_no_ll128_(std::move(why_no_ll128)) {}
 
   std::string_view name() const override { return host_->name(); }
+  std::string why_not(Protocol protocol) const override {
+    return protocol == Protocol::ll128 && blocks_inside_ ? why_no_ll128_ : std::string();
+  }
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const override {
     return host_->runs(entry, request);
   }
@@ -86,6 +92,7 @@ class StagedModel final : public EngineModel {
 
   std::shared_ptr<const EngineModel> host_;
   BlocksInside blocks_inside_;
+  std::string why_no_ll128_;
   mutable std::mutex mutex_;
   mutable std::map<std::tuple<const algorithm::Entry*, int, bool>, int> known_;
 };
@@ -93,8 +100,10 @@ class StagedModel final : public EngineModel {
 }  // namespace
 
 std::shared_ptr<const EngineModel> staged_model(std::shared_ptr<const EngineModel> host,
-                                                BlocksInside blocks_inside) {
-  return std::make_shared<StagedModel>(std::move(host), std::move(blocks_inside));
+                                                BlocksInside blocks_inside,
+                                                std::string why_no_ll128) {
+  return std::make_shared<StagedModel>(std::move(host), std::move(blocks_inside),
+                                       std::move(why_no_ll128));
 }
 
 }  // namespace unisono::comm

@@ -15,6 +15,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "algorithm/algorithm.h"
@@ -74,6 +76,13 @@ class Engine {
   // the first call.
   const Paths& paths() const { return paths_; }
   void use(Paths paths) { paths_ = std::move(paths); }
+  // Agreed on before the first call: no call uses LL128, for that reason.
+  void refuse_ll128(std::string why) {
+    why_no_ll128_ = std::move(why);
+    options_.ll128_messages_bytes = 0;
+  }
+  // "" where calls may use LL128.
+  const std::string& why_no_ll128() const { return why_no_ll128_; }
   // Without a function where kernel_list.h has no such row.
   const sys::cuda::Kernel& kernel(device::KernelFamily family,
                                   device::DataKind data = device::DataKind::any,
@@ -150,6 +159,7 @@ class Engine {
   std::shared_ptr<const sys::cuda::Device> device_;
   Options options_;
   Paths paths_;
+  std::string why_no_ll128_;
   sys::cuda::Module module_;
   sys::cuda::MappedHostMemory mailbox_memory_;
   std::unique_ptr<CopyLinks> copy_links_;

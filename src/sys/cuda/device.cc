@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "sys/cuda/nvml.h"
 
 namespace unisono::sys::cuda {
 namespace {
@@ -115,20 +116,45 @@ Status Device::check(DriverResult result, std::string_view what) const {
   return cuda::check(*driver_, result, str(what, " on CUDA device ", ordinal_));
 }
 
-bool Device::can_access(const Uuid& peer) const {
-  if (peer == uuid_) return true;
+std::optional<DeviceOrdinal> Device::find(const Uuid& uuid) const {
   int count = 0;
   driver_->device_count(&count);
   for (int i = 0; i < count; ++i) {
     DeviceOrdinal handle = 0;
-    Uuid uuid;
-    int can = 0;
+    Uuid found;
     if (driver_->device_get(&handle, i) == driver_success &&
-        driver_->device_uuid(&uuid, handle) == driver_success && uuid == peer)
-      return driver_->device_can_access(&can, handle_, handle) == driver_success && can != 0;
+        driver_->device_uuid(&found, handle) == driver_success && found == uuid)
+      return handle;
   }
+  return std::nullopt;
+}
+
+bool Device::can_access(const Uuid& peer) const {
+  if (peer == uuid_) return true;
+  const auto handle = find(peer);
   // A process that sees only its own device cannot ask; opening the memory tells.
-  return true;
+  if (!handle) return true;
+  int can = 0;
+  return driver_->device_can_access(&can, handle_, *handle) == driver_success && can != 0;
+}
+
+PeerLink Device::link_to(const Uuid& peer) const {
+  if (peer == uuid_) return PeerLink::same_device;
+  if (const auto is_nvlink = nvlink_between(uuid_, peer))
+    return *is_nvlink ? PeerLink::nvlink : PeerLink::other;
+  const auto handle = find(peer);
+  // Of the links between GPUs, NVLink alone carries atomics.
+  int atomics = 0;
+  if (!handle || driver_->device_p2p_attribute(&atomics, p2p_native_atomics, handle_, *handle) !=
+                     driver_success)
+    return PeerLink::unknown;
+  return atomics != 0 ? PeerLink::nvlink : PeerLink::other;
+}
+
+std::string_view name(PeerLink link) {
+  constexpr std::array<std::string_view, peer_link_count> names{"the same device", "NVLink",
+                                                                "no NVLink", "an unknown link"};
+  return names[static_cast<std::size_t>(link)];
 }
 
 Status Device::enable_peer(const Device& peer) const {

@@ -6,12 +6,25 @@
 #include <unisono/result.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "sys/cuda/driver.h"
 
 namespace unisono::sys::cuda {
+
+// What connects two devices of a machine.
+enum class PeerLink : std::uint8_t {
+  same_device,
+  nvlink,
+  other,    // PCIe, or what is no NVLink otherwise
+  unknown,  // neither the driver nor the management library knows
+};
+inline constexpr int peer_link_count = 4;
+std::string_view name(PeerLink link);
 
 class Device {
  public:
@@ -43,12 +56,16 @@ class Device {
 
   // Whether kernels here can reach the memory of that device of this machine.
   bool can_access(const Uuid& peer) const;
+  // What leads to that device of this machine.
+  PeerLink link_to(const Uuid& peer) const;
   // Lets kernels of this context reach memory of `peer`'s, in this process.
   Status enable_peer(const Device& peer) const;
   Status check(DriverResult result, std::string_view what) const;
 
  private:
   Device() = default;
+  // The device here that has the UUID; nothing if this process does not see it.
+  std::optional<DeviceOrdinal> find(const Uuid& uuid) const;
 
   const Driver* driver_ = nullptr;
   int ordinal_ = 0;

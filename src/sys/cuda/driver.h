@@ -88,6 +88,7 @@ inline constexpr DriverResult driver_not_ready = 600;
 // The program has reset the device, or ends.
 inline constexpr DriverResult driver_deinitialized = 4;
 inline constexpr DriverResult driver_context_is_destroyed = 709;
+inline constexpr int p2p_native_atomics = 3;  // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED
 inline constexpr unsigned event_without_timing = 2;  // CU_EVENT_DISABLE_TIMING
 inline constexpr int function_ptx_version = 5;       // CU_FUNC_ATTRIBUTE_PTX_VERSION
 inline constexpr int function_shared_bytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -106,6 +107,8 @@ inline constexpr int function_shared_bytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMI
   F(device_attribute, "cuDeviceGetAttribute", (int* value, int attribute, DeviceOrdinal device))   \
   F(device_can_access, "cuDeviceCanAccessPeer",                                                    \
     (int* can, DeviceOrdinal device, DeviceOrdinal peer))                                          \
+  F(device_p2p_attribute, "cuDeviceGetP2PAttribute",                                               \
+    (int* value, int attribute, DeviceOrdinal source, DeviceOrdinal destination))                  \
   F(context_retain, "cuDevicePrimaryCtxRetain", (ContextHandle** context, DeviceOrdinal device))   \
   F(context_release, "cuDevicePrimaryCtxRelease_v2", (DeviceOrdinal device))                       \
   F(context_push, "cuCtxPushCurrent_v2", (ContextHandle* context))                                 \
