@@ -96,7 +96,7 @@ class Backend : public c10d::Backend {
 
   Started broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   Started allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  // PyTorch's name for that of sparse tensors on a CUDA device: refused as all others are.
+  // PyTorch's name for that of sparse tensors on a CUDA device, which are refused.
   Started allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     return allreduce(tensors, options);
   }
@@ -206,6 +206,9 @@ class Backend : public c10d::Backend {
   void end_what_is_pending(Deadline deadline);
   void abort_pending(const std::string& what);
 
+  std::vector<std::int64_t> gather_counts(const at::Tensor& tensor,
+                                          std::chrono::nanoseconds patience);
+  Started all_reduce_sparse(const at::Tensor& tensor, const c10d::AllreduceOptions& options);
   Operation prepare_all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& operation,
                                const char* name) const;
   // Without its input, of which this rank's part has the shape of the output.

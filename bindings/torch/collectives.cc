@@ -83,6 +83,8 @@ Operation Backend::prepare_all_reduce(const at::Tensor& tensor, const c10d::Redu
 
 Backend::Started Backend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   const NoAutograd guard;
+  if (tensors.size() == 1 && tensors[0].defined() && tensors[0].layout() == at::kSparse)
+    return all_reduce_sparse(tensors[0], options);
   const at::Tensor& tensor = only(tensors, site("all_reduce"));
   return start(prepare_all_reduce(tensor, options.reduceOp, "all_reduce"), options);
 }

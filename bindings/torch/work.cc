@@ -23,8 +23,10 @@ void Holding::finish() {
     target.copy_(staged.view(target.sizes()));
     inputs.push_back(staged);
   }
+  for (const auto& step : last) step();
   combinations.clear();
   copies.clear();
+  last.clear();
 }
 
 void Holding::add(Holding other) {
@@ -35,6 +37,7 @@ void Holding::add(Holding other) {
   append(outputs, other.outputs);
   append(copies, other.copies);
   append(combinations, other.combinations);
+  append(last, other.last);
   append(given, other.given);
 }
 

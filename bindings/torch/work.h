@@ -16,6 +16,7 @@
 #include <c10/core/Stream.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -38,8 +39,9 @@ struct Holding {
     at::Tensor target, parts;
     Bitwise bitwise;
   };
-  std::vector<Combination> combinations;  // before the copies
-  std::vector<at::Tensor> given;          // as inputs; noted for profilers only
+  std::vector<Combination> combinations;    // before the copies
+  std::vector<std::function<void()>> last;  // after the copies
+  std::vector<at::Tensor> given;            // as inputs; noted for profilers only
 
   // Moves the outputs where they belong. What was staged is kept: on a stream it is still in use.
   void finish();

@@ -47,7 +47,7 @@ def said(name, call) -> None:
 def bad_arguments() -> None:
     """Each is refused before anything is sent, so the group stays of use."""
     x = torch.ones(4)
-    said("sparse", lambda: dist.all_reduce(torch.eye(3).to_sparse()))
+    said("sparse", lambda: dist.all_reduce(torch.eye(3).to_sparse(), dist.ReduceOp.MAX))
     group = dist.group.WORLD
     options = dist.AllreduceOptions()
     options.reduceOp = dist.ReduceOp.MAX
