@@ -44,7 +44,8 @@ Backend::Started Backend::start_message(c10d::OpType type, const char* name,
   if (message.tag == barrier_tag)
     refuse_parts(here.text(), " got the tag ", message.tag, "; it must be 0 to ", max_tag - 1);
   Holding holding;
-  const at::Tensor row = message.is_send ? input_row(tensor, holding) : output_row(tensor, holding);
+  const at::Tensor row =
+      message.is_send ? input_row(tensor, holding) : output_row(tensor, holding, name);
   const Message filled = message_of(message.is_send, row, message.peer, message.tag);
   if (is_profiled() && message.is_send) holding.given.push_back(tensor);
   Batch* const batch = batches_.own();

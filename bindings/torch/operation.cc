@@ -1,5 +1,6 @@
 #include "operation.h"
 
+#include "errors.h"
 #include "profile.h"
 
 namespace unisono::pytorch {
@@ -41,12 +42,13 @@ void Operation::read(const std::vector<at::Tensor>& parts) {
 }
 
 at::Tensor Operation::write(const at::Tensor& tensor) {
-  at::Tensor row = output_row(tensor, holding);
+  at::Tensor row = output_row(tensor, holding, name);
   call.output = row.data_ptr();
   return row;
 }
 
 void Operation::write(const std::vector<at::Tensor>& parts) {
+  for (const at::Tensor& part : parts) check_distinct(part, name);
   holding.outputs.insert(holding.outputs.end(), parts.begin(), parts.end());
   auto row = adjoining(parts);
   if (!row) {
@@ -106,7 +108,8 @@ at::Tensor input_row(const at::Tensor& tensor, Holding& holding) {
   return row;
 }
 
-at::Tensor output_row(const at::Tensor& tensor, Holding& holding) {
+at::Tensor output_row(const at::Tensor& tensor, Holding& holding, const char* operation) {
+  check_distinct(tensor, operation);
   holding.outputs.push_back(tensor);
   at::Tensor row = tensor.contiguous();
   if (!row.is_same(tensor)) holding.copies.emplace_back(tensor, row);

@@ -50,6 +50,6 @@ struct Operation {
 
 // A row of memory that the core reads, or writes and whose copy back is noted.
 at::Tensor input_row(const at::Tensor& tensor, Holding& holding);
-at::Tensor output_row(const at::Tensor& tensor, Holding& holding);
+at::Tensor output_row(const at::Tensor& tensor, Holding& holding, const char* operation);
 
 }  // namespace unisono::pytorch

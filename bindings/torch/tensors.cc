@@ -1,5 +1,8 @@
 #include "tensors.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "errors.h"
 
 namespace unisono::pytorch {
@@ -93,7 +96,42 @@ void check_reducible(const at::Tensor& tensor, const c10d::ReduceOp& operation, 
     refuse_type(tensor, operation, site, "bitwise operations are for integers");
 }
 
+// Whether two elements of the tensor are one place in memory.
+bool overlaps_itself(const at::Tensor& tensor) {
+  if (tensor.numel() < 2 || tensor.is_non_overlapping_and_dense()) return false;
+  std::vector<std::pair<std::int64_t, std::int64_t>> dimensions;  // stride and size
+  for (std::int64_t i = 0; i < tensor.dim(); ++i)
+    if (tensor.size(i) > 1) dimensions.emplace_back(tensor.stride(i), tensor.size(i));
+  std::ranges::sort(dimensions);
+  std::int64_t end = 0;  // of all smaller dimensions: larger strides step over them
+  bool is_nested = true;
+  for (const auto& [stride, size] : dimensions) {
+    is_nested = is_nested && stride > end;
+    end += stride * (size - 1);
+  }
+  if (is_nested) return false;
+  // Rare: each element's offset tells.
+  std::vector<std::int64_t> offsets{0};
+  for (const auto& [stride, size] : dimensions) {
+    const std::size_t count = offsets.size();
+    for (std::int64_t i = 1; i < size; ++i)
+      for (std::size_t j = 0; j < count; ++j) offsets.push_back(offsets[j] + i * stride);
+  }
+  std::ranges::sort(offsets);
+  return std::ranges::adjacent_find(offsets) != offsets.end();
+}
+
 }  // namespace
+
+void check_distinct(const at::Tensor& tensor, const char* operation) {
+  if (!overlaps_itself(tensor)) return;
+  std::ostringstream strides;
+  strides << tensor.strides();
+  refuse_parts(operation, " got an output of shape ", shape_text(tensor), " and strides ",
+               strides.str(),
+               ", of which elements overlap; give it one whose elements each have "
+               "memory of their own: call contiguous()");
+}
 
 std::string Site::text() const {
   std::ostringstream out;

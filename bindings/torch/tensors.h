@@ -40,6 +40,8 @@ struct Reduction {
 // Refuses what no operation takes: other devices than the CPU and CUDA's, a layout that is not
 // strided.
 void check_tensor(const at::Tensor& tensor, const Site& site);
+// Refuses an output of which one place in memory is two elements: it has no room for a result.
+void check_distinct(const at::Tensor& tensor, const char* operation);
 // The only tensor of a list, as PyTorch hands single tensors over, checked.
 const at::Tensor& only(const std::vector<at::Tensor>& tensors, const Site& site);
 
