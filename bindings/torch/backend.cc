@@ -125,7 +125,9 @@ std::string Backend::where(const char* operation) const { return operation + *pl
 
 Communicator& Backend::connected(const char* operation) {
   if (!communicator_.valid())
-    refuse(where(operation) + ": the group has no members yet; call reconfigure() on all of them");
+    refuse_state(where(operation) +
+                 ": the group has not been initialized. Call reconfigure() on all members before "
+                 "other calls: it has no members yet");
   return communicator_;
 }
 

@@ -17,6 +17,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -246,8 +247,8 @@ class Backend : public c10d::Backend {
   // Takes another communicator, or none, and with it a new life.
   void replace(Communicator communicator);
 
-  mutable std::string handle_;  // the last one; empty after it was used
-  std::optional<std::int64_t> configuration_;
+  mutable std::string handle_;   // the last one; empty after it was used
+  std::set<std::int64_t> used_;  // identifiers of configurations
 #endif
   Communicator communicator_;
   const InitOptions joining_;

@@ -1,4 +1,9 @@
-// Errors at PyTorch's edge: the caller's misuse becomes ValueError, all else DistBackendError.
+// Errors at PyTorch's edge: the caller's misuse becomes ValueError, all else DistBackendError. A
+// group that is in no state for what is asked of it is a RuntimeError, as with PyTorch's backends,
+// of which DistBackendError is a kind.
+//
+// Programs look for words of Gloo's and NCCL's errors in the texts, so ours have them: "Timed out
+// waiting" and "timeout", "aborted", and those of reconfigure() and monitoredBarrier.
 #pragma once
 
 #include <unisono/result.h>
@@ -15,6 +20,8 @@ namespace unisono::pytorch {
 std::exception_ptr exception_of(const Error& error, const std::string& where);
 [[noreturn]] void raise(const Error& error, const std::string& where);
 
+// A RuntimeError.
+[[noreturn]] void refuse_state(const std::string& message);
 // A ValueError made of the parts' texts.
 [[noreturn]] void refuse(const std::string& message);
 template <class... Parts>

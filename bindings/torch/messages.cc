@@ -14,14 +14,17 @@ constexpr int barrier_tag = max_tag;
 // How much longer than rank 0 the others wait: it answers when its own patience ends.
 constexpr std::chrono::seconds grace(2);
 
-Status error_if_any(const std::vector<std::int64_t>& missing) {
+Status error_if_any(const std::vector<std::int64_t>& missing, std::chrono::nanoseconds patience) {
   if (missing.empty()) return {};
   std::ostringstream list;
   for (std::size_t i = 0; i < missing.size(); ++i) list << (i == 0 ? "" : ", ") << missing[i];
+  const auto limit_ms = std::chrono::duration_cast<std::chrono::milliseconds>(patience).count();
   return Error{.kind = ErrorKind::peer,
                .timed_out = true,
                .peer = static_cast<int>(missing.front()),
-               .message = "these ranks have not reached the barrier: " + list.str()};
+               .message = c10::str(missing.size() == 1 ? "Rank " : "Ranks ", list.str(),
+                                   " failed to pass monitoredBarrier in ", limit_ms,
+                                   " ms; these ranks have not reached the barrier: ", list.str())};
 }
 
 Message message_of(bool is_send, const at::Tensor& row, int peer, int tag) {
@@ -169,7 +172,7 @@ void Backend::await_all(std::chrono::nanoseconds patience) {
     }
   }
   if (!answers.empty()) check(submit(name, answers, patience + grace).wait(), name);
-  pytorch::check(error_if_any(missing), where(name));
+  pytorch::check(error_if_any(missing, patience), where(name));
 }
 
 void Backend::report_to_first(std::chrono::nanoseconds patience) {
@@ -192,7 +195,7 @@ void Backend::report_to_first(std::chrono::nanoseconds patience) {
   std::vector<std::int64_t> missing;
   for (std::int64_t peer = 0; peer < size_; ++peer)
     if (answer[peer].item<std::int64_t>() != 0) missing.push_back(peer);
-  pytorch::check(error_if_any(missing), where(name));
+  pytorch::check(error_if_any(missing, patience), where(name));
 }
 
 }  // namespace unisono::pytorch

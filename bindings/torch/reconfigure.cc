@@ -21,6 +21,12 @@ namespace {
 
 constexpr std::string_view handle_kind = "unisono-1";
 
+// What this group cannot do now, or with these handles: PyTorch's backends raise a RuntimeError.
+template <class... Parts>
+[[noreturn]] void refuse_members(const Parts&... parts) {
+  refuse_state(c10::str(parts...));
+}
+
 struct Peer {
   std::string handle;
   int rank = 0;  // the one that it had
@@ -34,8 +40,9 @@ Peer peer_of(const std::string& handle, const Site& site) {
   if (in >> kind >> peer.rank >> peer.invitation.rendezvous >> peer.invitation.secret &&
       kind == handle_kind && !(in >> more))
     return peer;
-  refuse_parts(site.text(), " got the handle '", handle.substr(0, 80),
-               "'; handles are what get_reconfigure_handle() of groups of Unisono returns");
+  refuse_members("Invalid unisono reconfigure handle: ", site.text(), " got the handle '",
+                 handle.substr(0, 80),
+                 "'; handles are what get_reconfigure_handle() of groups of Unisono returns");
 }
 
 // In the order of their ranks: the caller's, or that of the ranks that they had.
@@ -52,8 +59,8 @@ std::vector<Peer> peers_of(const c10d::ReconfigureOptions& options, const Site& 
   for (std::size_t i = 0; i < peers.size(); ++i)
     for (std::size_t j = 0; j < i; ++j)
       if (peers[i].handle == peers[j].handle)
-        refuse_parts(site.text(), " got one handle for the ranks ", j, " and ", i,
-                     "; each process has its own");
+        refuse_members(site.text(), " got one handle for the ranks ", j, " and ", i,
+                       "; reconfigure handles must be unique: each process has its own");
   return peers;
 }
 
@@ -71,22 +78,23 @@ c10d::ReconfigureHandle Backend::get_reconfigure_handle() const {
 Backend::Started Backend::reconfigure(const c10d::ReconfigureOptions& options) {
   const char* const name = "reconfigure";
   const Site here = site(name);
-  if (is_shut_) refuse(where(name) + ": the group was destroyed");
-  if (configuration_ == options.uuid)
-    refuse_parts(here.text(), " got the uuid ", options.uuid,
-                 ", which the group has had; give a new one each time");
+  if (is_shut_) refuse_state(where(name) + ": the group was destroyed");
+  if (used_.contains(options.uuid))
+    refuse_members(here.text(), " got the uuid ", options.uuid,
+                   ", which was already used by the group; give a new one each time");
   const std::vector<Peer> peers = peers_of(options, here);
   const auto own = std::ranges::find(peers, handle_, &Peer::handle);
   if (handle_.empty() || own == peers.end())
-    refuse_parts(here.text(), " got ", peers.size(),
-                 " handles, and none is this rank's newest: each reconfigure() takes handles that "
-                 "were asked for after the one before it");
+    refuse_members(here.text(), " got ", peers.size(),
+                   " handles, and none is this rank's newest, so that it is not part of the new "
+                   "communicator: each reconfigure() takes handles that were asked for after the "
+                   "one before it");
   const WithoutGil release;
   communicator_.abort();
   end_what_is_pending(deadline_after(timeout_.load()));
   replace({});
   handle_.clear();
-  configuration_ = options.uuid;
+  used_.insert(options.uuid);
   InitOptions joining = joining_;
   joining.rank = static_cast<int>(own - peers.begin());
   joining.world_size = static_cast<int>(peers.size());

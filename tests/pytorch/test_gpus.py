@@ -15,7 +15,7 @@ pytestmark = [
 ]
 
 REFUSED = {
-    "sparse": r"ValueError: all_reduce on rank \d got a tensor of layout Sparse",
+    "sparse": r"ValueError: all_reduce on rank \d got a sparse tensor on cuda",
     "list device": r"got output 1 on cpu; it must be on cuda:\d as the others",
     "output device": r"got an output on cpu; it must be on cuda:\d as the others",
     "coalesced devices": r"got tensors on cuda:\d and on cpu; all must be on one device",
@@ -77,6 +77,16 @@ def failures() -> dict[str, Outcome]:
             for case, extra in FAILURES.items()
         }
         return {case: outcome.result() for case, outcome in running.items()}
+
+
+@pytest.fixture(scope="module")
+def batches() -> Outcome:
+    return on_gpus("batches.py")
+
+
+@pytest.mark.parametrize("name", checks_of("batches.py"))
+def test_batches(batches: Outcome, name: str) -> None:
+    assert_good(batches, name)
 
 
 @pytest.mark.parametrize("name", checks_of("operations.py"))
