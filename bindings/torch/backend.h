@@ -22,8 +22,8 @@
 #include <string>
 #include <vector>
 
-#include "device.h"
 #include "batch.h"
+#include "device.h"
 #include "hooks.h"
 #include "operation.h"
 #include "tensors.h"
@@ -133,9 +133,9 @@ class Backend : public c10d::Backend {
   Started recvAnysource(Tensors& tensors, int tag) override;
   void startCoalescing() override;
   Started endCoalescing() override;
-
   // Ends this thread's batch, if it has one, without its messages.
   void drop_batch();
+
   // When the last user lets go: the registry of live groups forgets it.
   void release_resources() override;
 
@@ -192,8 +192,8 @@ class Backend : public c10d::Backend {
 
   // The same on a device. It is the rank's only one, of that name in errors.
   Device& device_of(c10::Device device, const Site& site);
-  Started start_on_device(std::span<Operation> operations, bool is_async);
   const Device* known_device() const;
+  Started start_on_device(std::span<Operation> operations, bool is_async);
   Started start_on_device(c10d::OpType type, const char* name, c10::Device device,
                           std::span<const Message> messages, Holding holding,
                           Hooks::Keys parts = {});
@@ -260,12 +260,12 @@ class Backend : public c10d::Backend {
   std::atomic<std::chrono::milliseconds> added_timeout_{std::chrono::milliseconds(0)};
   const bool host_waits_;
   std::shared_ptr<Fate> fate_;
+  mutable std::mutex device_mutex_;  // guards its making; from then on it stays
   std::optional<Device> device_;
   // Of the last collective, so that it is the same on all ranks. Any thread.
   std::atomic<std::uint64_t> sequence_ = 0;
   std::shared_ptr<Completer> completer_;
   std::shared_ptr<Hooks> hooks_;
-  mutable std::mutex device_mutex_;  // guards its making; from then on it stays
   bool is_shut_ = false;
   const pid_t process_ = getpid();
 

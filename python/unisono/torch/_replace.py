@@ -14,11 +14,11 @@ def replace(function: Any, make: Callable[[Callable[..., Any]], Callable[..., An
         function: A function, or a decorator's wrapper around one, whose decorator stays.
         make: Is given what it does, and returns what it is to do.
     """
-    free = function.__code__.co_freevars
-    if "func" in free:  # PyTorch's decorators and contextlib's call what they wrap so
-        cell = function.__closure__[free.index("func")]
-        cell.cell_contents = make(cell.cell_contents)
-        return
+    wrapped = getattr(function, "__wrapped__", None)
+    for cell in function.__closure__ or ():
+        if wrapped is not None and cell.cell_contents is wrapped:
+            cell.cell_contents = make(wrapped)
+            return
     before = FunctionType(
         function.__code__, function.__globals__, function.__name__, function.__defaults__
     )
