@@ -21,10 +21,11 @@ constexpr std::chrono::milliseconds watch_interval(100);
 // static objects.
 struct Watch {
   std::mutex mutex;
-  std::condition_variable stop, ended;
+  std::condition_variable wake, ended;
   std::vector<std::weak_ptr<Hooks>> groups;
   bool is_running = false, is_stopping = false;
-  pid_t process = 0;  // a forked one has no such thread
+  bool is_called = false;  // to look at once
+  pid_t process = 0;       // a forked one has no such thread
 
   // With the lock held.
   std::vector<std::shared_ptr<Hooks>> with_hooks() {
@@ -40,7 +41,10 @@ struct Watch {
 
   void run() {
     std::unique_lock lock(mutex);
-    while (!stop.wait_for(lock, watch_interval, [this] { return is_stopping; })) {
+    for (;;) {
+      wake.wait_for(lock, watch_interval, [this] { return is_stopping || is_called; });
+      if (is_stopping) break;
+      is_called = false;
       auto found = with_hooks();
       if (found.empty()) break;
       lock.unlock();
@@ -50,6 +54,15 @@ struct Watch {
     }
     is_running = false;
     ended.notify_all();
+  }
+
+  // Has the thread look at once; false if there is none.
+  bool call() {
+    const std::lock_guard lock(mutex);
+    if (process != getpid() || !is_running) return false;
+    is_called = true;
+    wake.notify_all();
+    return true;
   }
 
   void add(const std::shared_ptr<Hooks>& hooks) {
@@ -150,7 +163,16 @@ void Hooks::fail(const Error& error) {
   if (!any() || error.kind == ErrorKind::misuse || error.aborted) return;
   {
     const std::lock_guard lock(mutex_);
-    is_told_ = true;
+    if (std::exchange(is_told_, true)) return;
+    is_due_ = true;
+  }
+  if (!the_watch().call()) tell();
+}
+
+void Hooks::tell() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(is_due_, false)) return;
   }
   const WithoutGil release;  // a dump with stack traces needs it
   completer_->settle_done();
@@ -165,8 +187,9 @@ void Hooks::look() {
     const std::lock_guard lock(mutex_);
     if (!is_told_) fate = fate_;
   }
-  if (!fate) return;
-  if (const Status status = fate->failure(); !status.ok()) fail(status.error());
+  const Status status = fate ? fate->failure() : Status();
+  if (!status.ok()) fail(status.error());
+  tell();
 }
 
 void Hooks::stop_watching(Deadline deadline) {
@@ -176,7 +199,7 @@ void Hooks::stop_watching(Deadline deadline) {
     std::unique_lock lock(watch.mutex);
     if (watch.process != getpid()) return;
     watch.is_stopping = true;
-    watch.stop.notify_all();
+    watch.wake.notify_all();
     watch.ended.wait_until(lock, deadline, [&watch] { return !watch.is_running; });
     left = watch.with_hooks();
   }

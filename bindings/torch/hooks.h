@@ -55,8 +55,9 @@ class Hooks : public std::enable_shared_from_this<Hooks> {
   // They will be when their stream reaches `end`. Later calls of this ask for that: the watch
   // thread may not, because asking breaks a capture of another thread.
   void complete_at(std::shared_ptr<const c10::Event> end, Keys keys);
-  // Runs the abort hooks if the error has ended the group and nobody asked for that. Returns when
-  // they are over, because the caller may end the process then.
+  // Has the watch thread run the abort hooks if the error has ended the group and nobody asked for
+  // that. They may take seconds, for which the caller's error does not wait; the end of the process
+  // does.
   void fail(const Error& error);
   // What the watch thread does.
   void look();
@@ -70,6 +71,8 @@ class Hooks : public std::enable_shared_from_this<Hooks> {
   };
   template <class Change>
   void change(Change change);
+  // Runs the abort hooks if they are due.
+  void tell();
   std::shared_ptr<const Table> table();
 
   const std::shared_ptr<Completer> completer_;
@@ -77,7 +80,8 @@ class Hooks : public std::enable_shared_from_this<Hooks> {
   std::mutex mutex_;  // not held while a hook runs, because hooks take PyTorch's locks
   std::shared_ptr<const Table> table_ = std::make_shared<Table>();
   std::shared_ptr<const Fate> fate_;
-  bool is_told_ = false;  // whether the abort hooks were run for this fate
+  bool is_told_ = false;  // whether the abort hooks were run for this fate, or will be
+  bool is_due_ = false;   // whether they are still to be run
   std::deque<std::pair<std::shared_ptr<const c10::Event>, Keys>> on_streams_;
 };
 
