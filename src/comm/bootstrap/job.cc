@@ -15,6 +15,7 @@
 #include "comm/bootstrap/invitation.h"
 #include "comm/bootstrap/orphaned_jobs.h"
 #include "comm/bootstrap/pmi_rendezvous.h"
+#include "comm/bootstrap/terms.h"
 #include "sys/caches.h"
 #include "sys/host.h"
 #include "sys/single_copy.h"
@@ -28,93 +29,6 @@ constexpr std::size_t max_name_bytes = 1024;
 constexpr std::uint32_t least_gain_per_mille = 1250;
 constexpr std::uint32_t most_gain_per_mille = 1'000'000;
 constexpr std::uint32_t set_per_mille = most_gain_per_mille + 1;  // UNISONO_ZERO_COPY=1
-
-// What must be the same on all ranks.
-struct Terms {
-  transport::FifoOptions fifo_options;
-  bool checks_calls = false;
-  bool has_device = false;
-  bool has_signals = false;
-  std::uint64_t selection_file = 0;  // hash of its text; 0: none
-  std::uint64_t forced_plans = 0;    // hash of the settings that force plans
-};
-
-std::vector<std::byte> write(const Terms& terms) {
-  WireWriter writer;
-  const transport::FifoOptions& fifo = terms.fifo_options;
-  writer.number(static_cast<std::uint64_t>(fifo.slots));
-  writer.number(static_cast<std::uint64_t>(fifo.simple_slot_bytes));
-  writer.number(static_cast<std::uint64_t>(fifo.ll_slot_bytes));
-  writer.number(static_cast<std::uint64_t>(fifo.ll128_slot_bytes));
-  writer.number(static_cast<std::uint8_t>(terms.checks_calls));
-  writer.number(static_cast<std::uint8_t>(terms.has_device));
-  writer.number(static_cast<std::uint8_t>(terms.has_signals));
-  writer.number(terms.selection_file);
-  writer.number(terms.forced_plans);
-  return writer.take();
-}
-
-Result<Terms> read_terms(std::span<const std::byte> bytes, int rank) {
-  WireReader reader(bytes);
-  Terms out;
-  out.fifo_options.slots = static_cast<int>(reader.number<std::uint64_t>());
-  out.fifo_options.simple_slot_bytes = reader.number<std::uint64_t>();
-  out.fifo_options.ll_slot_bytes = reader.number<std::uint64_t>();
-  out.fifo_options.ll128_slot_bytes = reader.number<std::uint64_t>();
-  out.checks_calls = reader.number<std::uint8_t>() != 0;
-  out.has_device = reader.number<std::uint8_t>() != 0;
-  out.has_signals = reader.number<std::uint8_t>() != 0;
-  out.selection_file = reader.number<std::uint64_t>();
-  out.forced_plans = reader.number<std::uint64_t>();
-  if (!reader.done())
-    return peer_error(rank, "rank ", rank, " sent terms of ", bytes.size(),
-                      " bytes that cannot be read; is it another version of unisono?");
-  return out;
-}
-
-// Geometry is part of the protocol: ranks must agree on it.
-Status agree(const Terms& a, const Terms& b, int rank, int other) {
-  const auto same = [&](Setting setting, std::uint64_t here, std::uint64_t there) -> Status {
-    if (here == there) return {};
-    return misuse(setting_rows()[static_cast<std::size_t>(setting)].variable, " is ", here,
-                  " on rank ", rank, " and ", there, " on rank ", other,
-                  "; it must be the same on all ranks");
-  };
-  if (a.has_device != b.has_device)
-    return misuse("rank ", rank, " was given ", a.has_device ? "a" : "no", " CUDA device and rank ",
-                  other, b.has_device ? " was given one" : " was not",
-                  "; name a device on all ranks or on none");
-  if (a.has_signals != b.has_signals)
-    return misuse("rank ", rank, " asks for ", a.has_signals ? "" : "no ", "signals and rank ",
-                  other, b.has_signals ? " does" : " does not",
-                  "; ask for signals on all ranks or on none");
-  // Ranks that run different plans would wait for each other without end.
-  if (a.selection_file != b.selection_file)
-    return misuse("the file of UNISONO_SELECTION_FILE is not the same on ranks ", rank, " and ",
-                  other, "; give all ranks one file");
-  if (a.forced_plans != b.forced_plans)
-    return misuse("UNISONO_ALGORITHM, UNISONO_PROTOCOL or UNISONO_CHANNELS differs between ranks ",
-                  rank, " and ", other, "; they must be the same on all ranks");
-  const auto& fifo = a.fifo_options;
-  const auto& its_fifo = b.fifo_options;
-  UNISONO_TRY(same(Setting::simple_slots, static_cast<std::uint64_t>(fifo.slots),
-                   static_cast<std::uint64_t>(its_fifo.slots)));
-  UNISONO_TRY(same(Setting::simple_slot_bytes, fifo.simple_slot_bytes, its_fifo.simple_slot_bytes));
-  UNISONO_TRY(same(Setting::ll_slot_bytes, fifo.ll_slot_bytes, its_fifo.ll_slot_bytes));
-  UNISONO_TRY(same(Setting::ll128_slot_bytes, fifo.ll128_slot_bytes, its_fifo.ll128_slot_bytes));
-  return same(Setting::check_calls, a.checks_calls, b.checks_calls);
-}
-
-Error explain(int rank, std::span<const std::byte> common, int other,
-              std::span<const std::byte> its_common) {
-  const Result<Terms> a = read_terms(common, rank);
-  if (!a.ok()) return a.error();
-  const Result<Terms> b = read_terms(its_common, other);
-  if (!b.ok()) return b.error();
-  const Status same = agree(*a, *b, rank, other);
-  if (!same.ok()) return same.error();
-  return bug("the terms of ranks ", rank, " and ", other, " differ, but not in what they say");
-}
 
 // 0 where there is none; a file that cannot be read is refused when a communicator reads it.
 std::uint64_t hash_of_selection_file(const Settings& settings) {
@@ -243,13 +157,17 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
   // The simulated world has no caches.
   if (const std::size_t bytes = is_real ? sys::second_level_bytes() : 0; bytes > 0)
     self.cache_kib = static_cast<std::uint32_t>(bytes >> 10);
-  self.common = write({.fifo_options = fifo_options_,
-                       .checks_calls = settings_.boolean(Setting::check_calls),
-                       .has_device = device_ >= 0,
-                       .has_signals = has_signals_,
-                       .selection_file = hash_of_selection_file(settings_),
-                       .forced_plans = hash_of_forced_plans(settings_)});
-  self.explain = explain;
+  self.common = write_terms({.fifo_options = fifo_options_,
+                             .checks_calls = settings_.boolean(Setting::check_calls),
+                             .has_device = device_ >= 0,
+                             .has_signals = has_signals_,
+                             .selection_file = hash_of_selection_file(settings_),
+                             .forced_plans = hash_of_forced_plans(settings_),
+                             .is_flat = settings_.boolean(Setting::flat),
+                             .policy = policy_,
+                             .max_sms = static_cast<std::uint32_t>(max_sms_),
+                             .compute_overlap = leaves_room_});
+  self.explain = explain_terms;
   UNISONO_ASSIGN(BootstrapResult found,
                  !is_real   ? bootstrap(surroundings.world, bootstrap_options, self)
                  : listener ? bootstrap(bootstrap_options, self, std::move(*listener))
