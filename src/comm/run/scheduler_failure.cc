@@ -132,7 +132,7 @@ void Scheduler::suspect(const Error& error) {
   if (error.reason == FailureReason::mismatch) {
     Error disagreement = mismatch().value_or(error);
     disagreement.peer = -1;  // neither is known to be right
-    fail(disagreement);
+    fail_as_told(disagreement);
     return;
   }
   const bool is_of_peer = error.kind == ErrorKind::peer && !error.timed_out && !error.aborted &&
