@@ -149,21 +149,28 @@ def _harm(job: Job, random_: random.Random) -> None:
         program[place : place + 2] = program[place : place + 2][::-1]
 
 
+# Of a slow rank, at a time. It idles before it makes a call and before it starts it.
+_MOST_IDLE_STEPS = 6
+
+
 def _run(job: Job, random_: random.Random, ahead: int) -> None:
     """Steps of time until nothing moves, or until the dumps are made."""
     job.calls = [[] for _ in range(job.ranks)]
     done = [0] * job.ranks
     broken = job.harmed if job.fault in ("network", "error") else -1
     stop = random_.randint(5, 30) if job.fault in ("slow", "running") else 1 << 30
-    now, quiet = 0.0, 0
+    now, quiet, idle = 0.0, 0, 0
     while quiet < 3 and stop > 0:
         now += STEP_S * random_.uniform(0.8, 1.2)
         moved, stop = False, stop - 1
         is_cut = stop == 0
         for rank, program in enumerate(job.programs):
-            if job.fault == "slow" and rank == job.victim and random_.random() < 0.8:
+            if job.fault == "slow" and rank == job.victim:
+                # Idle for 20 times the longest call it would be stuck, as the doctor says.
+                idle = idle + 1 if random_.random() < 0.8 and idle < _MOST_IDLE_STEPS else 0
                 moved = True
-                continue
+                if idle > 0:
+                    continue
             calls = job.calls[rank]
             while len(calls) < len(program) and len(calls) - done[rank] < ahead:
                 calls.append(Made(program[len(calls)], now + 1e-4 * len(calls)))

@@ -152,6 +152,8 @@ def ctrl_c_ends_a_batch():
     def act() -> None:
         with manager(None, here(), async_ops=True):
             dist.isend(mine((4,)), RIGHT)
+            # A job in the background ignores the signal, and Python then has no handler.
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             os.kill(os.getpid(), signal.SIGINT)
             threading.Event().wait(LIMIT)
 
