@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
-# As in tools/gpu_gate: few sizes, and each of them for a short time.
+# Few sizes run, each for a short time, as tools/gpu_gate has them.
 ON_DEVICES = (
     *("--device", "cuda", "--type", "bfloat16", "--min", "1KiB", "--max", "256MiB"),
     *("--factor", "16", "--seconds", "0.02"),

@@ -1,4 +1,4 @@
-// What plans and the verifier's classes give each other.
+// Plans and the verifier's classes share these.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -12,7 +12,7 @@ namespace unisono::python {
 // Messages that a connection holds in every transport, as UNISONO_SLOTS is set.
 int usable_slots();
 
-// What Plan.schedule() gives: verify::Schedule with its lists as tuples.
+// Plan.schedule() gives this: verify::Schedule with its lists as tuples.
 nanobind::object schedule_of(const plan::Plan& plan, int slots);
 
 }  // namespace unisono::python

@@ -1,4 +1,4 @@
-// What a thread starts between startCoalescing and endCoalescing.
+// A batch holds the calls that a thread starts between startCoalescing and endCoalescing.
 //
 // A batch belongs to the thread that opened it. Calls of other threads, and of futures' callbacks,
 // run as if there were none: PyTorch's interface says nothing of threads, and a call that joins a

@@ -25,7 +25,7 @@ bool has_ended(const Inquest::Awaited& awaited) {
   return awaited.seen == Reason::gone || awaited.seen == Reason::left;
 }
 
-// What is known before the member has been asked.
+// The reason that is known before the member has been asked.
 Reason first_reason(const Inquest::Awaited& awaited) {
   switch (awaited.seen) {
     case Reason::left:

@@ -1,4 +1,4 @@
-// What must be the same on all ranks of a job: they compare it when they join.
+// Ranks compare their terms when they join: these must be the same on all ranks of a job.
 #pragma once
 
 #include <unisono/result.h>
@@ -13,7 +13,7 @@
 
 namespace unisono::comm {
 
-// Of the options, those that decide where messages lie.
+// The options among these are those that decide where messages lie.
 struct Terms {
   transport::FifoOptions fifo_options;
   bool checks_calls = false;
@@ -21,7 +21,7 @@ struct Terms {
   bool has_signals = false;
   std::uint64_t selection_file = 0;  // hash of its text; 0: none
   std::uint64_t forced_plans = 0;    // hash of the settings that force plans
-  // What else decides which plan runs.
+  // These decide which plan runs, too.
   bool is_flat = false;
   Policy policy = Policy::fastest;
   std::uint32_t max_sms = 0;
