@@ -198,6 +198,8 @@ struct Scene {
   int members = 4;
   std::function<std::vector<int>(int)> waits_for;
   std::set<int> silent, dead, absent;
+  // Nothing gets through to them over connections for data.
+  std::set<int> unreached;
   // When a member's call began; its deadline is timeout_ns later.
   std::function<std::int64_t(int)> began_ns = [](int) { return begun_ns; };
   sys::SimulationOptions options;
@@ -241,6 +243,11 @@ class Cast {
   bool is_survivor(int rank) const {
     return !scene_.silent.contains(rank) && !scene_.dead.contains(rank) &&
            !scene_.absent.contains(rank);
+  }
+
+  Reason seen_of(int peer, bool ended) const {
+    if (ended) return Reason::gone;
+    return scene_.unreached.contains(peer) ? Reason::link : Reason::unknown;
   }
 
   sys::Task<void> run(int rank) {
@@ -297,7 +304,7 @@ class Cast {
         mine.awaited.push_back({.member = peer,
                                 .waited_ns = now_ns - began_ns,
                                 .is_overdue = 2 * (now_ns - began_ns) >= timeout_ns,
-                                .seen = ended ? Reason::gone : Reason::unknown,
+                                .seen = seen_of(peer, ended),
                                 .text = str("a message of rank ", peer)});
       }
       is_inquiry = is_over || has_ended || group.call_state().is_inquiry_open;
@@ -366,6 +373,38 @@ TEST(SimulatedInquiry, OneFrozenMemberIsNamedByAllWhoeverWaitsForWhom) {
     Cast members(scene);
     EXPECT_EQ(members.agreed(after_timeout_ns), *scene.silent.begin()) << "seed " << seed;
     EXPECT_NE(members.text().find("does not answer"), std::string::npos) << members.text();
+  }
+}
+
+// Those that only hear of the inquiry give the first one time to ask whether the member answers.
+TEST(SimulatedInquiry, AFrozenMemberThatNothingReachesDoesNotAnswer) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const int p = members_at(seed);
+    std::mt19937_64 random(seed);
+    Scene scene{.members = p, .waits_for = ring(p)};
+    scene.silent = scene.unreached = draw(random, p, 1);
+    scene.options.seed = seed;
+    const int frozen = *scene.silent.begin();
+    // The one that waits for it reaches its deadline first.
+    scene.began_ns = [frozen, p](int rank) {
+      return rank == (frozen + 1) % p ? begun_ns : begun_ns + 4 * second;
+    };
+    Cast members(scene);
+    EXPECT_EQ(members.agreed(after_timeout_ns), frozen) << "seed " << seed;
+    EXPECT_NE(members.text().find("does not answer"), std::string::npos) << members.text();
+  }
+}
+
+TEST(SimulatedInquiry, AMemberThatAnswersThoughNothingReachesItHasABrokenLink) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const int p = members_at(seed);
+    std::mt19937_64 random(seed);
+    Scene scene{.members = p, .waits_for = ring(p)};
+    scene.unreached = draw(random, p, 1);
+    scene.options.seed = seed;
+    Cast members(scene);
+    EXPECT_EQ(members.agreed(after_timeout_ns), *scene.unreached.begin()) << "seed " << seed;
+    EXPECT_NE(members.text().find("though both answer"), std::string::npos) << members.text();
   }
 }
 

@@ -25,13 +25,13 @@ bool has_ended(const Inquest::Awaited& awaited) {
   return awaited.seen == Reason::gone || awaited.seen == Reason::left;
 }
 
-// The reason that is known before the member has been asked.
+// The reason that is known before the member has been asked. Where nothing gets through, it may be
+// stopped or cut off as well: only if it answers, the connection is at fault.
 Reason first_reason(const Inquest::Awaited& awaited) {
   switch (awaited.seen) {
     case Reason::left:
       return Reason::left;
     case Reason::gone:
-    case Reason::link:
       return Reason::link;
     default:
       return Reason::waits;
@@ -181,7 +181,10 @@ std::optional<Suspicion> GroupExchange::judge(const Inquest& mine, std::size_t i
   if (asked.answer) {
     const bool is_same_number = asked.answer->collectives == mine.collectives;
     const bool are_known = asked.answer->call != 0 && mine.call != 0;
-    if (!is_same_number || !are_known || asked.answer->call == mine.call) return std::nullopt;
+    if (!is_same_number || !are_known || asked.answer->call == mine.call) {
+      if (awaited.seen == Reason::link) return suspicion(Reason::link, mine, awaited);
+      return std::nullopt;
+    }
     Suspicion out = suspicion(Reason::mismatch, mine, awaited);
     out.text = str("ranks disagree on collective ", mine.collectives, " of communicator ",
                    id_.communicator, ": rank ", me_, " calls ", describe_call(mine.call), "; rank ",
