@@ -21,6 +21,28 @@ set(UNISONO_PRECOMPILED <algorithm> <array> <atomic> <chrono> <cstdint> <cstring
   <memory> <mutex> <optional> <random> <span> <string> <string_view> <thread> <unordered_map> <utility>
   <variant> <vector>)
 
+# Headers that are read once, for a target and those that reuse its. clang writes paths and times into
+# what it precompiles, so that it never is the same again: ccache compares this sum of what it reads
+# instead. CMake's own options for clang also name the header, behind -Xclang, where ccache does not
+# see that it is a path.
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include-pch <PCH_FILE>)
+endif()
+function(unisono_precompile target)
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    set(precompiled "${PROJECT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx")
+    list(TRANSFORM ARGN PREPEND "#include " OUTPUT_VARIABLE includes)
+    list(JOIN includes "\n" text)
+    file(CONFIGURE OUTPUT "${precompiled}.read.cc" CONTENT "${text}\n" @ONLY)
+    execute_process(
+      COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -E -P "${precompiled}.read.cc"
+      OUTPUT_VARIABLE read COMMAND_ERROR_IS_FATAL ANY)
+    string(SHA256 sum "${CMAKE_CXX_COMPILER_VERSION}${read}")
+    file(CONFIGURE OUTPUT "${precompiled}.pch.sum" CONTENT "${sum}\n" @ONLY)
+  endif()
+endfunction()
+
 function(unisono_isa_sources out)
   set(kept "")
   foreach(source IN LISTS ARGN)
@@ -72,7 +94,7 @@ function(unisono_layer name)
   # Only where everything is compiled once more: the plain build shows each file's missing includes.
   if(sources AND UNISONO_SANITIZE)
     if(name STREQUAL "base")
-      target_precompile_headers(${target} PRIVATE ${UNISONO_PRECOMPILED})
+      unisono_precompile(${target} ${UNISONO_PRECOMPILED})
     else()
       target_precompile_headers(${target} REUSE_FROM unisono_base)
     endif()

@@ -47,9 +47,10 @@ find_program(UNISONO_CCACHE ccache)
 mark_as_advanced(UNISONO_CCACHE)
 if(UNISONO_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Another checkout of the same sources finds them, too. The sloppiness is what ccache needs for
-  # precompiled headers; it compares the headers' contents all the same.
+  # precompiled headers; it compares the headers' contents all the same, for clang by a sum
+  # (unisono_precompile).
   set(CMAKE_CXX_COMPILER_LAUNCHER "${CMAKE_COMMAND}" -E env
-    "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+    "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
     "${UNISONO_CCACHE}")
 endif()

@@ -68,7 +68,7 @@ file(CONFIGURE OUTPUT "${headers_source}" CONTENT "int main() { return 0; }\n")
 add_executable(test_headers "${headers_source}")
 target_compile_options(test_headers PRIVATE ${test_options})
 target_link_libraries(test_headers PRIVATE unisono_test_support GTest::gtest_main)
-target_precompile_headers(test_headers PRIVATE <gtest/gtest.h> ${UNISONO_PRECOMPILED})
+unisono_precompile(test_headers <gtest/gtest.h> ${UNISONO_PRECOMPILED})
 
 # Neither these tests nor what they call start a thread, nor do fuzzers' inputs: the thread sanitizer
 # has nothing to see there. A test of tests/tidy holds this list against the sources.

@@ -82,6 +82,8 @@ function(unisono_unity target)
     list(APPEND included_${chosen} ${included})
     set_property(SOURCE "${source}" PROPERTY UNITY_GROUP "${target}_${chosen}")
   endforeach()
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # Relocatable: the files that are written name no path of this checkout, which ccache would compare.
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ON UNITY_BUILD_MODE GROUP UNITY_BUILD_RELOCATABLE ON)
   target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
 endfunction()
