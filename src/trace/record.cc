@@ -76,7 +76,15 @@ void Entry::set_plan(std::string_view name) {
   std::copy_n(name.data(), std::min(name.size(), plan.size() - 1), plan.data());
 }
 
-Ring::Ring(std::size_t slots) : slots_(std::max<std::size_t>(slots, 1)), ring_(new Slot[slots_]) {}
+Ring::Ring(std::size_t slots) : slots_(std::max<std::size_t>(slots, 1)) {
+  static_assert(std::is_trivially_destructible_v<Slot>);
+  std::size_t bytes = slots_ * sizeof(Slot) + alignof(Slot) - 1;
+  memory_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  void* first = memory_.get();
+  std::align(alignof(Slot), slots_ * sizeof(Slot), first, bytes);
+  ring_ = static_cast<Slot*>(first);
+  std::uninitialized_value_construct_n(ring_, slots_);
+}
 
 void Ring::write(std::uint64_t number, const Entry& entry, std::uint32_t kind) {
   static_assert(std::is_trivially_copyable_v<Entry> && sizeof(Entry) == words * 8);

@@ -166,7 +166,10 @@ class Ring {
   std::optional<Entry> at(std::size_t slot) const;
 
   std::size_t slots_;
-  std::unique_ptr<Slot[]> ring_;
+  // The slots, with room to begin them at a multiple of their alignment. An allocator's own aligned
+  // memory would leave holes that glibc fills with nothing else: communicators come and go.
+  std::unique_ptr<std::byte[]> memory_;
+  Slot* ring_;
 };
 
 // Two clocks read at the same moment.

@@ -1,6 +1,7 @@
 """What communicators report of their memory, held against what the process really holds."""
 
 import json
+import resource
 import textwrap
 
 import pytest
@@ -93,3 +94,32 @@ def test_the_bench_measures_and_keeps_the_limit(tmp_path):
     assert [row["communicators"] for row in stages] == [1, 1, 3, 3]
     assert 0 < stages[0]["reported_bytes"] < stages[-1]["reported_bytes"] < 64 * MIB
     assert stages[-1]["connections"] == 6
+
+
+GROUPS = """
+    import sys, numpy as np, unisono
+    from pathlib import Path
+
+    def resident():
+        return Path("/proc/self/statm").read_text().split()[1]
+
+    world = unisono.init()
+    seen = []
+    for turn in range(300):
+        group = world.split(0)
+        group.all_reduce(np.ones(1000, np.float32))
+        group.destroy()
+        if turn in (30, 299):
+            seen.append(resident())
+    Path(sys.argv[1] + str(world.rank)).write_text(" ".join(seen))
+"""
+
+
+def test_groups_that_come_and_go_leave_no_memory_taken(tmp_path):
+    script = tmp_path / "rank.py"
+    script.write_text(textwrap.dedent(GROUPS))
+    outcome = launch([str(script), str(tmp_path / "pages")], 2, timeout=180)
+    assert outcome.exit_code == 0
+    for rank in range(2):
+        early, late = map(int, (tmp_path / f"pages{rank}").read_text().split())
+        assert (late - early) * resource.getpagesize() < 10 * MIB
