@@ -61,6 +61,7 @@ class Hosts {
   }
   ~Hosts() {
     is_over_ = true;
+    answering_->end();
     for (std::thread& looker : lookers_) looker.join();
     // Threads that answer may hold the last reference to a node for a moment.
     groups_.clear();
@@ -76,26 +77,50 @@ class Hosts {
   ControlGroup& group(int rank) { return *groups_[index(rank)]; }
   // Before any survey: how long the ranks of each host take to answer. What is to happen meanwhile
   // takes much less.
-  void delay(std::chrono::milliseconds each) { delay_ = each; }
+  void delay(std::chrono::milliseconds each) { answering_->delay = each; }
   // Before any survey: no rank answers until `is_free` returns true.
-  void hold(std::function<bool()> is_free) { is_free_ = std::move(is_free); }
+  void hold(std::function<bool()> is_free) { answering_->is_free = std::move(is_free); }
   // How often the ranks of a host were asked.
-  int asked() const { return asked_; }
+  int asked() const { return answering_->asked; }
 
  private:
+  // What threads that answer use. They may run on for longer than who asked them waits, and than
+  // the test.
+  struct Answering {
+    std::chrono::milliseconds delay{0};
+    std::function<bool()> is_free;  // uses what the test has: see end()
+    std::atomic<int> asked{0};
+
+    void wait() {
+      ++asked;
+      std::this_thread::sleep_for(delay);
+      test::eventually([this] {
+        const std::lock_guard lock(mutex_);
+        return is_over_ || !is_free || is_free();
+      });
+    }
+    void end() {
+      const std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+
+   private:
+    std::mutex mutex_;
+    bool is_over_ = false;
+  };
+
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
   void serve(int rank, BootstrapResult& joined) {
     ControlGroup& world = *joined.world;
     auto surveys = std::make_shared<HostSurveys>(
-        world.world(), world.node(), joined.roster, [this, rank](const Survey& survey) {
-          ++asked_;
-          std::this_thread::sleep_for(delay_);
-          if (is_free_) test::eventually(is_free_);
+        world.world(), world.node(), joined.roster,
+        [rank, answering = answering_, ranks = ranks_, per_host = per_host_](const Survey& survey) {
+          answering->wait();
           std::vector<SurveyAnswer> out;
-          const int first = rank / per_host_ * per_host_;
-          for (int one = first; one < std::min(first + per_host_, ranks_); ++one)
-            out.push_back(answered(one, ranks_, str("rank ", one, ", ", survey.entries)));
+          const int first = rank / per_host * per_host;
+          for (int one = first; one < std::min(first + per_host, ranks); ++one)
+            out.push_back(answered(one, ranks, str("rank ", one, ", ", survey.entries)));
           return out;
         });
     world.world()->post([surveys] { surveys->serve(); });
@@ -118,9 +143,7 @@ class Hosts {
   std::vector<std::shared_ptr<HostSurveys>> surveys_;
   std::vector<std::unique_ptr<ControlGroup>> groups_;
   std::vector<std::thread> lookers_;
-  std::chrono::milliseconds delay_{0};
-  std::function<bool()> is_free_;
-  std::atomic<int> asked_{0};
+  const std::shared_ptr<Answering> answering_ = std::make_shared<Answering>();
   std::atomic<bool> is_over_{false};
 };
 
