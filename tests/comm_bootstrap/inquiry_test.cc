@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/str.h"
+#include "comm/bootstrap/fault_reasons.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
 #include "deaths.h"
@@ -147,7 +148,8 @@ TEST(Suspicions, OnlyReasonsOfRanksThatWaitTravel) {
   for (int number = 0; number < 256; ++number) {
     Suspicions all;
     all.add(suspicion(static_cast<Reason>(number), 1, 0));
-    EXPECT_EQ(decode_suspicions(encode(all), 2).ok(), can_suspect(static_cast<Reason>(number)))
+    EXPECT_EQ(decode_suspicions(encode(all), 2).ok(),
+              fault_row(static_cast<Reason>(number)).can_suspect)
         << number;
   }
 }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/fingerprint.h"
 #include "base/units.h"
+#include "comm/bootstrap/fault_reasons.h"
 #include "comm/bootstrap/group.h"
 
 namespace unisono::comm {
@@ -16,14 +17,8 @@ constexpr std::int64_t ask_timeout_ns = times_after_timeout.end_ns;
 // Requests for records that are known again: each is passed on once.
 constexpr std::size_t max_dump_requests = 16;
 
-bool is_of_loss(const Suspicion& suspicion) {
-  return suspicion.reason == Reason::gone || suspicion.reason == Reason::left ||
-         suspicion.reason == Reason::link;
-}
-
-bool has_ended(const Inquest::Awaited& awaited) {
-  return awaited.seen == Reason::gone || awaited.seen == Reason::left;
-}
+bool is_loss(const Suspicion& suspicion) { return fault_row(suspicion.reason).is_loss; }
+bool has_ended(const Inquest::Awaited& awaited) { return fault_row(awaited.seen).has_ended; }
 
 // The reason that is known before the member has been asked. Where nothing gets through, it may be
 // stopped or cut off as well: only if it answers, the connection is at fault.
@@ -115,11 +110,11 @@ sys::Task<std::optional<Error>> GroupExchange::inquire(const Inquest& mine) {
 }
 
 void GroupExchange::begin(const Inquest& mine, std::int64_t now_ns) {
-  const bool is_loss = std::ranges::any_of(mine.awaited, has_ended) ||
-                       std::ranges::any_of(suspicions_.all(), is_of_loss);
+  const bool has_lost = std::ranges::any_of(mine.awaited, has_ended) ||
+                        std::ranges::any_of(suspicions_.all(), is_loss);
   part_ = std::make_unique<Part>();
   part_->begun_ns = now_ns;
-  part_->times = is_loss && !mine.is_timeout ? times_after_loss : times_after_timeout;
+  part_->times = has_lost && !mine.is_timeout ? times_after_loss : times_after_timeout;
   for (const Inquest::Awaited& awaited : mine.awaited) {
     Asked asked;
     asked.peer = (*members_)[awaited.member];

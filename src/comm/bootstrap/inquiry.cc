@@ -6,31 +6,16 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "base/wire.h"
+#include "comm/bootstrap/fault_reasons.h"
 
 namespace unisono::comm {
 namespace {
 
 using Reason = FailureReason;
 
-// Smaller is weightier. A member that others have not waited for long may just come later, as it
-// does whenever one computes for longer than the others: it counts after all that is certain.
 int weight(const Suspicion& suspicion) {
-  switch (suspicion.reason) {
-    case Reason::mismatch:
-      return 0;
-    case Reason::gone:
-      return 1;
-    case Reason::left:
-      return 2;
-    case Reason::no_answer:
-      return suspicion.is_overdue ? 3 : 6;
-    case Reason::not_in_call:
-      return suspicion.is_overdue ? 4 : 7;
-    case Reason::link:
-      return 5;
-    default:
-      return 8;
-  }
+  const FaultRow& row = fault_row(suspicion.reason);
+  return suspicion.is_overdue ? row.weight : row.weight_if_not_overdue;
 }
 
 // Total, so that all keep the same ones: what decides comes first, the rest breaks ties.
@@ -38,8 +23,7 @@ int weight(const Suspicion& suspicion) {
 // do not join, the one that was waited for the longest.
 auto order(const Suspicion& suspicion) {
   const bool by_call = suspicion.reason == Reason::waits;
-  const bool by_time = suspicion.reason != Reason::gone && suspicion.reason != Reason::left &&
-                       suspicion.reason != Reason::link;
+  const bool by_time = !fault_row(suspicion.reason).is_loss;
   return std::tuple(weight(suspicion), by_call ? suspicion.collectives : 0,
                     by_time ? -std::int64_t{suspicion.waited_ms} : 0, suspicion.culprit,
                     suspicion.finder, std::string_view(suspicion.text), suspicion.is_overdue,
@@ -50,42 +34,35 @@ bool same_matter(const Suspicion& a, const Suspicion& b) {
   return a.reason == b.reason && a.culprit == b.culprit && a.finder == b.finder;
 }
 
-std::string sentence(const Suspicion& suspicion) {
-  const auto waited = [&] {
+std::string fill_in(std::string_view placeholder, const Suspicion& suspicion) {
+  if (placeholder == "culprit") return str("rank ", suspicion.culprit);
+  if (placeholder == "finder") return str("rank ", suspicion.finder);
+  if (placeholder == "in_call")
+    return suspicion.call < 0 ? std::string() : str(" in call ", suspicion.call);
+  if (placeholder == "waited")
     return str("rank ", suspicion.finder, " has waited for it for ",
                format_duration_ns(std::int64_t{suspicion.waited_ms} * 1'000'000), ": ",
                suspicion.text);
-  };
-  std::string who = str("rank ", suspicion.culprit);
-  switch (suspicion.reason) {
-    case Reason::gone:
-      return str(who, " is gone, as rank ", suspicion.finder, " found: ", suspicion.text);
-    case Reason::left:
-      return str(who, " left the communicator (destroyed, or its process ended) while rank ",
-                 suspicion.finder, " still needed it",
-                 suspicion.call < 0 ? "" : str(" in call ", suspicion.call));
-    case Reason::no_answer:
-      return str(who, " does not answer: it is stopped, cut off, or busy outside of any call; ",
-                 waited());
-    case Reason::not_in_call:
-      return str(who, " answers, but is not in a call of this communicator; ", waited());
-    case Reason::link:
-      return str("the connection between rank ", suspicion.finder, " and rank ", suspicion.culprit,
-                 " is broken, though both answer: ", suspicion.text);
-    case Reason::waits:
-      return str(who, " answers and waits in a call itself, and no rank is known to be stopped; ",
-                 waited());
-    default:
-      return suspicion.text;
+  return suspicion.text;
+}
+
+std::string sentence(const Suspicion& suspicion) {
+  std::string out;
+  std::string_view left = fault_row(suspicion.reason).sentence;
+  for (std::size_t open = left.find('{'); open != left.npos; open = left.find('{')) {
+    const std::size_t close = left.find('}', open);
+    out += left.substr(0, open);
+    out += fill_in(left.substr(open + 1, close - open - 1), suspicion);
+    left.remove_prefix(close + 1);
   }
+  return out += left;
 }
 
 // A finder that judged others was there to do so: what ended is its connections to those that
 // found it gone.
 bool was_there(std::span<const Suspicion> all, int member) {
   return std::ranges::any_of(all, [&](const Suspicion& one) {
-    return one.finder == member && (one.reason == Reason::gone || one.reason == Reason::no_answer ||
-                                    one.reason == Reason::not_in_call);
+    return one.finder == member && fault_row(one.reason).is_judged;
   });
 }
 
@@ -154,21 +131,6 @@ Result<CallReport> decode_call_report(std::span<const std::byte> payload, int me
   return CallReport{in_call == 1, left == 1, collectives, call, static_cast<int>(waits_for) - 1};
 }
 
-bool can_suspect(FailureReason reason) {
-  switch (reason) {
-    case Reason::gone:
-    case Reason::left:
-    case Reason::no_answer:
-    case Reason::not_in_call:
-    case Reason::waits:
-    case Reason::mismatch:
-    case Reason::link:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool Suspicions::add(Suspicion suspicion) {
   if (suspicion.text.size() > max_suspicion_text_bytes)
     suspicion.text.resize(max_suspicion_text_bytes);
@@ -218,8 +180,7 @@ Error Suspicions::verdict() const {
         std::ranges::find(others, one.culprit) == others.end())
       others.push_back(one.culprit);
   if (!others.empty()) out.message += str(". Gone are also: ", join(others));
-  out.timed_out =
-      first.reason != Reason::gone && first.reason != Reason::left && first.reason != Reason::link;
+  out.timed_out = fault_row(first.reason).counts_as_late;
   return out;
 }
 
@@ -256,7 +217,7 @@ Result<std::vector<Suspicion>> decode_suspicions(std::span<const std::byte> payl
     one.waited_ms = in.number<std::uint32_t>();
     one.text = in.text(max_suspicion_text_bytes);
     one.reason = static_cast<Reason>(reason);
-    is_right = in.ok() && can_suspect(one.reason) && overdue <= 1 && culprit < ranks &&
+    is_right = in.ok() && fault_row(one.reason).can_suspect && overdue <= 1 && culprit < ranks &&
                finder < ranks && culprit != finder && one.call >= -1;
     if (!is_right) break;
     one.is_overdue = overdue == 1;

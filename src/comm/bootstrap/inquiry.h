@@ -60,7 +60,7 @@ std::vector<std::byte> encode(const CallReport& report);
 Result<CallReport> decode_call_report(std::span<const std::byte> payload, int members);
 
 struct Suspicion {
-  FailureReason reason = FailureReason::waits;  // see can_suspect()
+  FailureReason reason = FailureReason::waits;  // one that fault_reasons.h lets suspect
   // The finder has waited for it for at least half of its timeout: it does not just come later.
   bool is_overdue = false;
   std::uint64_t collectives = 0;  // that the finder has started
@@ -70,8 +70,6 @@ struct Suspicion {
   std::uint32_t waited_ms = 0;
   std::string text;  // what the finder saw, at most max_suspicion_text_bytes
 };
-// Whether a rank can be suspected for that reason.
-bool can_suspect(FailureReason reason);
 inline constexpr std::size_t max_suspicion_text_bytes = 384;
 // All of them fit into one small frame.
 inline constexpr std::size_t max_suspicions = 8;
