@@ -76,6 +76,31 @@ void destroy(Communicator& communicator) {
                       [communicator]() mutable { communicator.abort(); }));
 }
 
+// A call that a daemon thread waits in would keep the process until the call's own deadline.
+constexpr std::chrono::seconds patience_at_exit(2);
+
+// Aborts a communicator that is not destroyed in time. Without a thread it never does.
+struct AbortAtExit {
+  std::promise<void> is_destroyed;
+  Result<std::thread> thread;
+
+  explicit AbortAtExit(const Communicator& communicator)
+      : thread(sys::start_thread(
+            "ends the calls of daemon threads",
+            [own = communicator, end = is_destroyed.get_future().share()]() mutable {
+              if (end.wait_for(patience_at_exit) == std::future_status::timeout) own.abort();
+            })) {}
+  ~AbortAtExit() {
+    is_destroyed.set_value();
+    if (thread.ok()) thread->join();
+  }
+};
+
+void destroy_at_exit(Communicator& communicator) {
+  const AbortAtExit otherwise(communicator);
+  destroy(communicator);
+}
+
 Work submit_messages(Communicator& communicator, const std::vector<const Message*>& messages,
                      double timeout, std::optional<std::uintptr_t> stream, std::string_view policy,
                      int max_sms) {
@@ -224,7 +249,8 @@ void bind_communicator(nb::module_& module) {
           [](std::uintptr_t handle) { return *reinterpret_cast<const Communicator*>(handle); },
           nb::arg("handle"))
       .def("abort", &Communicator::abort, nb::call_guard<nb::gil_scoped_release>())
-      .def("destroy", &destroy);
+      .def("destroy", &destroy)
+      .def("destroy_at_exit", &destroy_at_exit);
 }
 
 }  // namespace unisono::python

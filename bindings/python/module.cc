@@ -16,6 +16,7 @@ NB_MODULE(_unisono, module) {
   bind_call(module);
   bind_communicator(module);
   bind_cuda(module);
+  bind_exit(module);
   bind_info(module);
   bind_interrupt(module);
   bind_algorithms(module);

@@ -99,6 +99,12 @@ def usable_slots() -> int:
 def end_when_interrupted() -> int:
     """Ends the process 0.1 s after a SIGINT; the descriptor for signal.set_wakeup_fd."""
 
+def hold_daemon_threads() -> None:
+    """From now on, a thread that Python ends while it finalizes is held instead.
+
+    For the main thread, before the interpreter finalizes.
+    """
+
 def transports() -> list[tuple[str, bool, str, str]]:
     """The transports, the best first.
 

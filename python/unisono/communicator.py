@@ -201,9 +201,10 @@ _alive: weakref.WeakSet[Communicator] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
+    native.hold_daemon_threads()
     abort_unfinished()
     for communicator in list(_alive):
-        communicator.destroy()
+        communicator._native.destroy_at_exit()
 
 
 guard(globals())

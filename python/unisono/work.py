@@ -15,6 +15,7 @@ __all__ = ["Group", "Work"]
 # Works that may still run. They hold their arrays, which the native core reads and writes even when
 # the caller has let go of the Work.
 _running: set["Work"] = set()
+_is_ending = False
 
 
 class Work:
@@ -33,6 +34,8 @@ class Work:
         self._holds = holds
         forget_finished()
         _running.add(self)
+        if _is_ending:  # a daemon thread has started it
+            communicator.abort()
 
     def test(self) -> bool:
         """Whether the call is complete or has failed; helps it along."""
@@ -75,7 +78,12 @@ def forget_finished() -> None:
 
 
 def abort_unfinished() -> None:
-    """Aborts the communicators whose calls still run: their arrays are about to go."""
+    """Aborts the communicators whose calls still run: their arrays are about to go.
+
+    For the end of the process. Calls that daemon threads start later are aborted as they start.
+    """
+    global _is_ending
+    _is_ending = True
     forget_finished()
     for work in list(_running):
         work._communicator.abort()
