@@ -135,6 +135,7 @@ endif()
 # Through the library's exports, as NCCL's users reach them.
 target_link_libraries(nccl_test PRIVATE unisono_nccl)
 target_include_directories(nccl_test PRIVATE "${PROJECT_SOURCE_DIR}/bindings")
+target_include_directories(torch_binding_test PRIVATE "${PROJECT_SOURCE_DIR}/bindings")
 
 # Loaded at run time, as NCCL does.
 add_dependencies(nccl_plugins_test unisono_nccl_profiler)

@@ -7,13 +7,10 @@
 
 #include <unisono/communicator.h>
 
-#include <atomic>
-#include <cstdint>
-#include <mutex>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
+#include "by_thread.h"
 #include "hooks.h"
 #include "work.h"
 
@@ -30,24 +27,7 @@ struct Batch {
   Holding holding;
 };
 
-// The open batches of a group, one for each thread. Any thread.
-class Batches {
- public:
-  // The calling thread's; null if it has none. Valid until this thread takes it, or clear().
-  Batch* own();
-  // False if this thread has one.
-  bool open();
-  // Takes the calling thread's.
-  std::optional<Batch> take();
-  // Forgets those of all threads, which must make no call meanwhile.
-  void clear();
-
- private:
-  // Spares calls without a batch the lock. Relaxed: a thread sees what it has written itself, and
-  // needs to know of no other's batch.
-  std::atomic<std::size_t> count_ = 0;
-  std::mutex mutex_;
-  std::unordered_map<std::uint64_t, Batch> batches_;  // by thread
-};
+// The open batches of a group.
+using Batches = ByThread<Batch>;
 
 }  // namespace unisono::pytorch
