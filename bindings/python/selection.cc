@@ -77,7 +77,7 @@ SelectionRow choose(std::string_view collective, const Size& size, const topo::P
   Selection selection = selection_for(placement, oversubscription, settings);
   const Collective which = collective_of(collective);
   const std::uint64_t bytes = bytes_of(size);
-  return selection.row_of(which, bytes, take(selection.choose(which, bytes, 0, false, {})));
+  return selection.row_of(which, bytes, take(selection.choose(which, bytes, 0, {})));
 }
 
 template <class T>

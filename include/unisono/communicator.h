@@ -264,13 +264,14 @@ class Communicator {
   Result<Communicator> shrink(std::span<const int> excluded);
 
   // Collective over this communicator. From now on these plans take the calls that they serve: of
-  // their collective and root, of min_bytes to max_bytes (the larger of a rank's input and output),
-  // in place or not as the plan is. `plans` are one text or JSON, or one in place and one out of
-  // place. Custom plans are called by name, see run_custom(); that they are in order is proved,
-  // what comes out is theirs. Later registrations take precedence. Misuse on every rank, and
-  // nothing registered, if one of them is wrong or ranks give different ones; a rank that has none
-  // says so with an empty list. Whether a call is in place must then be the same on all ranks, but
-  // for the root's.
+  // their collective and root, of min_bytes to max_bytes (the larger of a rank's input and output).
+  // Each rank may call in place or out of place: which plan runs never depends on it. A plan that
+  // is in place where a call is not, or the reverse, runs on a copy of that rank's input. `plans`
+  // are one text or JSON, or one in place and one out of place; if these two send different
+  // messages, the one out of place takes all calls. Custom plans are called by name, see
+  // run_custom(); that they are in order is proved, what comes out is theirs. Later registrations
+  // take precedence. Misuse on every rank, and nothing registered, if one of them is wrong or ranks
+  // give different ones; a rank that has none says so with an empty list.
   Status register_plans(std::span<const std::string> plans, std::uint64_t min_bytes = 0,
                         std::uint64_t max_bytes = UINT64_MAX);
   // Whether UNISONO_CHECK_CALLS compares the calls of all ranks before they run.

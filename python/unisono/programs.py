@@ -26,10 +26,10 @@ class Programs(Calls):
         """From now on calls of the program's collective, of its root, take it. Collective.
 
         A program is compiled for this communicator. The latest takes precedence;
-        `algorithm=` asks for any by name. All ranks, but for the root,
-        must call alike in place or not. MisuseError if
-        a rank's program is wrong, or ranks differ; no rank has registered any then. A program
-        with a collective of its own ("custom") is called with `run`.
+        `algorithm=` asks for any by name. Each rank may call in place or out of place. A program
+        that is not declared `in_place` runs on a copy of the input where a rank calls in place.
+        MisuseError if a rank's program is wrong, or ranks differ; no rank has registered any
+        then. A program with a collective of its own ("custom") is called with `run`.
 
         Args:
             program: A program of the language, or a plan.
@@ -54,9 +54,8 @@ class Programs(Calls):
             program: The program, or its name.
             x: This rank's input, of as many blocks as the program has; equally large on all ranks.
             op: What its reductions do: "sum", "product", "min" or "max".
-            out: The program's output blocks, each as large as one of x; `out=x` works in place
-                where the program does. None makes one, in which chunks that the program leaves
-                alone hold anything.
+            out: The program's output blocks, each as large as one of x; `out=x` works in place.
+                None makes one, in which chunks that the program leaves alone hold anything.
             **options: See CallOptions; `algorithm` is the program.
 
         Returns:

@@ -164,27 +164,25 @@ Status Communicator::Core::register_plans(std::span<const std::string> texts,
   const int slots = job->fifo_options().usable_slots();
   // A rank that cannot takes part in the comparison, so that no other waits for it.
   auto mine = comm::read_registration(texts, rank, size, slots, min_bytes, max_bytes);
-  for (comm::CallPath* const path : paths)
-    for (std::size_t i = 0; mine.ok() && i < mine->plans.size(); ++i) {
-      comm::Plans* const engine = path->plans();
-      if (!engine->can_run(mine->plans[i])) continue;
-      auto made = engine->prepare(mine->plans[i]);
-      if (made.ok())
-        prepared.emplace_back(engine, std::move(*made));
-      else
-        mine = made.take_error();
-    }
+  for (comm::CallPath* const path : paths) {
+    comm::Plans* const engine = path->plans();
+    if (!mine.ok() || !engine->can_run(mine->plan)) continue;
+    auto made = engine->prepare(mine->plan);
+    if (made.ok())
+      prepared.emplace_back(engine, std::move(*made));
+    else
+      mine = made.take_error();
+  }
   const comm::RegistrationCard card = mine.ok() ? mine->card : comm::RegistrationCard{};
   std::vector<comm::RegistrationCard> all(static_cast<std::size_t>(size));
   UNISONO_TRY(exchange(&card, all.data(), sizeof card));
   if (!mine.ok()) return mine.take_error();
   UNISONO_TRY(comm::compare(all));
-  registered_.insert(registered_.end(), mine->plans.begin(), mine->plans.end());
+  registered_.push_back(mine->plan);
   const Scheduler::Pause pause(*scheduler);
   for (auto& [engine, plan] : prepared) engine->add(std::move(plan));
   for (comm::CallPath* const path : paths) {
-    for (const comm::Registered& plan : mine->plans)
-      if (!path->plans()->can_run(plan)) path->plans()->refuse(plan);
+    if (!path->plans()->can_run(mine->plan)) path->plans()->refuse(mine->plan);
     path->forget_prepared();
   }
   return {};

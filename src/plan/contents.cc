@@ -4,7 +4,6 @@
 #include <deque>
 #include <tuple>
 
-#include "plan/exchange.h"
 #include "plan/walk.h"
 
 namespace unisono::plan {
@@ -128,7 +127,7 @@ class Execution {
         write(rank, step.destination, loops, i, content);
     }
     if (sends(step.operation) || is_put) {
-      auto& sent = out_.sent[{rank, to}];
+      auto& sent = out_.sent[{rank, to, at.block->channel}];
       sent.insert(sent.end(), value.contents.begin(), value.contents.end());
     }
     if (sends(step.operation)) out.push_back(std::move(value));
@@ -167,9 +166,6 @@ class Execution {
 
 bool is_decided(const Plan& plan) {
   using enum Operation;
-  if (plan.header.channels != 1 || plan.header.ranks > exchange_max_ranks ||
-      plan.header.collective == Collective::custom)
-    return false;
   std::int64_t steps = 0;
   for (const RankProgram& program : plan.programs)
     for (const ThreadBlock& block : program.thread_blocks) {

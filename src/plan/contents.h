@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -50,13 +51,15 @@ class Contents {
 inline constexpr int no_content = -1;
 
 struct Movement {
-  std::map<std::pair<int, int>, std::vector<int>> sent;  // by sender and receiver: chunk by chunk
-  std::vector<std::vector<int>> outputs;                 // by rank and chunk, where it was written
+  // By sender, receiver and channel: chunk by chunk.
+  std::map<std::tuple<int, int, int>, std::vector<int>> sent;
+  std::vector<std::vector<int>> outputs;  // by rank and chunk, where it was written
   bool copies_received = false;  // some rank copies what came from another, as from scratch
 };
 
 // Outputs are those of a call out of place: in place, what an input shares with the output is there
-// from the beginning. None where that is not decided; see exchange_of().
+// from the beginning. None of a plan of many steps, and of one with barriers or steps that read a
+// peer's memory.
 std::optional<Movement> movement_of(const Plan& plan, Contents& contents);
 
 }  // namespace unisono::plan

@@ -48,7 +48,7 @@ class Recognition {
   // What a rank gives of its input; then what it forwards, the same to each.
   bool find_sent(int rank) {
     for (int peer = 0; peer < ranks_; ++peer) {
-      const auto sent = movement_.sent.find({rank, peer});
+      const auto sent = movement_.sent.find({rank, peer, 0});
       if (sent == movement_.sent.end()) continue;
       const auto is_given = [&](int content) {
         const auto addends = contents_.addends(content);
@@ -189,7 +189,7 @@ class Recognition {
         std::vector<int> sent;
         if (peer != rank) sent = given(rank, peer);
         if (forwards(rank, peer)) sent.insert(sent.end(), result(rank).begin(), result(rank).end());
-        const auto found = movement_.sent.find({rank, peer});
+        const auto found = movement_.sent.find({rank, peer, 0});
         if (sent != (found == movement_.sent.end() ? std::vector<int>() : found->second))
           return false;
         if (!sent.empty() && !is_used(rank, peer)) return false;
@@ -297,6 +297,9 @@ std::int64_t Exchange::longest_message() const {
 }
 
 std::optional<Exchange> exchange_of(const Plan& plan) {
+  if (plan.header.channels != 1 || plan.header.ranks > exchange_max_ranks ||
+      plan.header.collective == Collective::custom)
+    return std::nullopt;
   Contents contents;
   const auto movement = movement_of(plan, contents);
   if (!movement) return std::nullopt;

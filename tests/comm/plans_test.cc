@@ -57,8 +57,8 @@ TEST(Plans, OnesThatAnEngineCannotRunAreRefusedByTheirStep) {
       const auto read = read_registration(std::span(&text, 1), rank, 2, 2, 0, UINT64_MAX);
       ASSERT_TRUE(read.ok()) << read.error().describe();
       Plans plans = plans_of_gpus(rank);
-      EXPECT_FALSE(plans.can_run(read->plans[0]));
-      plans.refuse(read->plans[0]);
+      EXPECT_FALSE(plans.can_run(read->plan));
+      plans.refuse(read->plan);
       const auto other = plans.choose(Collective::all_reduce, 1024, 0, false, {}, {.max_sms = 3});
       ASSERT_TRUE(other.ok());
       // The path is the execution's word on the call's arguments.
@@ -75,6 +75,68 @@ TEST(Plans, OnesThatAnEngineCannotRunAreRefusedByTheirStep) {
               " is read_reduce, which the engine does not support. Call it with host memory"));
     }
   }
+}
+
+// Rank 0 has two thread blocks, rank 1 one: the ranks of one call choose one plan all the same.
+TEST(Plans, WhichOneServesIsTheSameOnAllRanks) {
+  const std::string text = reading("");
+  for (const int rank : {0, 1}) {
+    const auto read = read_registration(std::span(&text, 1), rank, 2, 2, 0, UINT64_MAX);
+    ASSERT_TRUE(read.ok()) << read.error().describe();
+    EXPECT_EQ(read->plan.thread_blocks, 2);
+    Selection selection(topo::Placement::uniform(1, 2), host_model(transport::FifoOptions{}));
+    selection.add(std::make_unique<Registered>(read->plan));
+    for (const int max_sms : {0, 1, 2}) {
+      const auto choice = selection.choose(Collective::all_reduce, 1024, 0, {.max_sms = max_sms});
+      ASSERT_TRUE(choice.ok()) << choice.error().describe();
+      EXPECT_EQ(choice->registered != nullptr, max_sms != 1) << "rank " << rank;
+    }
+  }
+}
+
+// Of a registration of both texts for two ranks.
+bool has_form_in_place(const std::string& out_of_place, const std::string& in_place) {
+  const std::string texts[] = {in_place, out_of_place};
+  const auto read = read_registration(texts, 0, 2, 2, 0, UINT64_MAX);
+  EXPECT_TRUE(read.ok()) << read.error().describe();
+  // Whichever comes first, the one out of place serves all calls.
+  EXPECT_FALSE(read.ok() && read->plan.header.in_place);
+  return read.ok() && read->plan.form_in_place != nullptr;
+}
+
+// A rank that calls in place runs another form only if its peers cannot tell.
+TEST(Plans, TwoFormsAreMixedWhereTheirMessagesHoldTheSame) {
+  const auto header = [](std::string_view more) {
+    return str("plan mine version 1\ncollective all_reduce ranks 2\n", more);
+  };
+  // Rank 1 sends the sum.
+  constexpr std::string_view sum_returns = R"(rank 0
+  block 0 channel 0 send 1 recv 1
+    send input[0]
+    recv -> output[0]
+rank 1
+  block 0 channel 0 send 0 recv 0
+    recv_reduce_copy input[0] -> output[0]
+    send output[0]
+)";
+  // Rank 1 sends its own data: messages of the same sizes, in the same order.
+  constexpr std::string_view both_add = R"(rank 0
+  block 0 channel 0 send 1 recv 1
+    send input[0]
+    recv_reduce_copy input[0] -> output[0]
+rank 1 scratch 1
+  block 0 channel 0 send 0 recv 0
+    recv -> scratch[0]
+    send input[0]
+    reduce input[0] -> scratch[0]
+    copy scratch[0] -> output[0]
+)";
+  const std::string out_of_place = str(header(""), sum_returns);
+  EXPECT_TRUE(has_form_in_place(out_of_place, str(header("in_place yes\n"), sum_returns)));
+  EXPECT_FALSE(has_form_in_place(out_of_place, str(header("in_place yes\n"), both_add)));
+  // Chunks, protocols or channels that differ.
+  EXPECT_FALSE(
+      has_form_in_place(out_of_place, str(header("in_place yes protocol ll\n"), sum_returns)));
 }
 
 // Rank 0 puts and signals, `puts` times before it waits for the answer.
@@ -98,7 +160,7 @@ TEST(Plans, PutsAreMessagesWhereAnEngineDoesNotPut) {
     const std::string text = puts_before_a_signal(3);
     const auto read = read_registration(std::span(&text, 1), rank, 2, 2, 0, UINT64_MAX);
     ASSERT_TRUE(read.ok()) << read.error().describe();
-    const Registered& plan = read->plans[0];
+    const Registered& plan = read->plan;
     const std::uint32_t on_gpus = engine::gpu::limits().operations;
     // The host engine puts, and needs no slot for a put.
     EXPECT_EQ(plan.slots, 2);
@@ -152,10 +214,10 @@ TEST(Plans, TheyAreProvedForTheSlotsThatTheyWillHave) {
   // An engine of fewer leaves it to the other.
   const auto enough = read_registration(std::span(&text, 1), 0, 2, 5, 0, UINT64_MAX);
   ASSERT_TRUE(enough.ok());
-  EXPECT_EQ(enough->plans[0].slots, 3);
-  EXPECT_EQ(enough->plans[0].describe_beyond(engine::gpu::limits().operations, 2),
+  EXPECT_EQ(enough->plan.slots, 3);
+  EXPECT_EQ(enough->plan.describe_beyond(engine::gpu::limits().operations, 2),
             "it needs 3 slots in each connection, of which only 2 are available");
-  EXPECT_EQ(enough->plans[0].describe_beyond(engine::gpu::limits().operations, 4), "");
+  EXPECT_EQ(enough->plan.describe_beyond(engine::gpu::limits().operations, 4), "");
 }
 
 TEST(Plans, HalfOfManySlotsMayWaitForTheirCredits) {
@@ -183,7 +245,7 @@ rank 2
 )";
   const auto read = read_registration(std::span(&text, 1), 2, 3, 2, 0, UINT64_MAX);
   ASSERT_TRUE(read.ok()) << read.error().describe();
-  EXPECT_EQ(read->plans[0].describe_beyond(engine::gpu::limits().operations, 2),
+  EXPECT_EQ(read->plan.describe_beyond(engine::gpu::limits().operations, 2),
             "other ranks have steps read_reduce, which the engine does not support");
 }
 

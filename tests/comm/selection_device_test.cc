@@ -52,8 +52,8 @@ TEST(Selection, OnADeviceWithoutLl128TheNextPlanIsChosenAndSaysWhy) {
   int fallen = 0;
   for (const Collective collective : {Collective::all_reduce, Collective::broadcast})
     for (std::uint64_t bytes = 1; bytes <= 1 << 30; bytes *= 4) {
-      const auto usual = with.choose(collective, bytes, 0, false, {});
-      const auto chosen = without.choose(collective, bytes, 0, false, {});
+      const auto usual = with.choose(collective, bytes, 0, {});
+      const auto chosen = without.choose(collective, bytes, 0, {});
       ASSERT_TRUE(usual.ok() && chosen.ok());
       EXPECT_EQ(usual->fallback, trace::Fallback::none);
       EXPECT_NE(chosen->protocol, Protocol::ll128);
@@ -75,11 +75,11 @@ TEST(Selection, OnADeviceWithoutLl128TheNextPlanIsChosenAndSaysWhy) {
             std::string::npos);
   CallOptions forced;
   forced.protocol = Protocol::ll128;
-  const auto refused = without.choose(Collective::all_reduce, 1 << 20, 0, false, forced);
+  const auto refused = without.choose(Collective::all_reduce, 1 << 20, 0, forced);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().message, "protocol ll128 cannot be used: " + why);
   forced.protocol = Protocol::simple;
-  EXPECT_EQ(without.choose(Collective::all_reduce, 1 << 20, 0, false, forced)->fallback,
+  EXPECT_EQ(without.choose(Collective::all_reduce, 1 << 20, 0, forced)->fallback,
             trace::Fallback::none);
 }
 
@@ -200,7 +200,7 @@ TEST(Selection, WithFewMultiprocessorsCallsTakeNoMoreWhereTheyCan) {
              {std::uint64_t{64}, std::uint64_t{1} << 20, (std::uint64_t{1} << 28) + 12345}) {
           SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks, "
                                           << max_sms << " of them, " << bytes << " bytes");
-          const auto choice = selection.choose(collective, bytes, 0, false, {.max_sms = max_sms});
+          const auto choice = selection.choose(collective, bytes, 0, {.max_sms = max_sms});
           ASSERT_TRUE(choice.ok()) << choice.error().describe();
           const auto request = selection.request(collective, *choice, 0, false);
           const double block =
@@ -227,7 +227,7 @@ TEST(Selection, OnADeviceFewThreadBlocksTakeLargeCallsByBulkCopies) {
                      << name(collective) << ", " << ranks << " ranks, " << max_sms << " of them");
         Selection selection = device_selection(ranks);
         const auto choice =
-            selection.choose(collective, std::uint64_t{1} << 28, 0, false, {.max_sms = max_sms});
+            selection.choose(collective, std::uint64_t{1} << 28, 0, {.max_sms = max_sms});
         ASSERT_TRUE(choice.ok()) << choice.error().describe();
         EXPECT_TRUE(does_as(*choice->entry, algorithm, ranks)) << choice->entry->name;
         EXPECT_EQ(choice->protocol, Protocol::ll128);
@@ -245,9 +245,9 @@ TEST(Selection, OnADeviceLargeCallsThatLeaveRoomGoByBulkCopies) {
           SCOPED_TRACE(testing::Message() << name(collective) << ", " << ranks << " ranks, "
                                           << bytes << " MiB, in bulk " << copies_by_tma);
           Selection selection = device_selection(ranks, blocks_of_h200, copies_by_tma);
-          const auto usual = selection.choose(collective, bytes << 20, 0, false, {});
+          const auto usual = selection.choose(collective, bytes << 20, 0, {});
           const auto choice =
-              selection.choose(collective, bytes << 20, 0, false, {.compute_overlap = true});
+              selection.choose(collective, bytes << 20, 0, {.compute_overlap = true});
           ASSERT_TRUE(choice.ok()) << choice.error().describe();
           if (!copies_by_tma) {
             EXPECT_TRUE(choice->is_same_plan(*usual));
@@ -280,7 +280,7 @@ TEST(Selection, OnADeviceLargeCallsFromAndToARootGoByBulkCopies) {
 TEST(Selection, AnAlgorithmThatTakesMoreThanItMayIsRefused) {
   Selection selection = device_selection(4);
   CallOptions options{.algorithm = "two_shot", .channels = 16, .max_sms = 4};
-  const auto refused = selection.choose(Collective::all_reduce, 1 << 24, 0, false, options);
+  const auto refused = selection.choose(Collective::all_reduce, 1 << 24, 0, options);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("max_sms is 4"), std::string::npos)
       << refused.error().message;
@@ -291,7 +291,7 @@ TEST(Selection, TheCopyEnginesServeWhatCombinesNothing) {
     Selection selection(topo::Placement::single_node(ranks), copy_model({}));
     for (int i = 0; i <= static_cast<int>(Collective::barrier); ++i) {
       const auto collective = static_cast<Collective>(i);
-      const auto choice = selection.choose(collective, 1 << 20, 0, false, {});
+      const auto choice = selection.choose(collective, 1 << 20, 0, {});
       EXPECT_EQ(choice.ok(), !is_reduction(collective)) << name(collective) << ", " << ranks;
     }
   }
@@ -303,7 +303,7 @@ TEST(Selection, TheCopyEnginesTakePlansThatGoStraight) {
     Selection selection(topo::Placement::single_node(ranks), copy_model({}));
     for (Collective collective : {Collective::all_gather, Collective::all_to_all,
                                   Collective::broadcast, Collective::gather, Collective::scatter}) {
-      const auto choice = selection.choose(collective, 64 << 20, 0, false, {});
+      const auto choice = selection.choose(collective, 64 << 20, 0, {});
       ASSERT_TRUE(choice.ok()) << choice.error().message;
       EXPECT_GT(test::zero_copy_hops(*choice->entry, ranks), 0)
           << name(collective) << " of " << ranks << " ranks: " << choice->entry->name;
@@ -314,7 +314,7 @@ TEST(Selection, TheCopyEnginesTakePlansThatGoStraight) {
 TEST(Selection, OnADeviceARankAloneIsServedToo) {
   Selection selection = device_selection(1);
   for (int i = 0; i <= static_cast<int>(Collective::barrier); ++i)
-    EXPECT_TRUE(selection.choose(static_cast<Collective>(i), 8, 0, false, {}).ok())
+    EXPECT_TRUE(selection.choose(static_cast<Collective>(i), 8, 0, {}).ok())
         << name(static_cast<Collective>(i));
 }
 

@@ -166,8 +166,8 @@ TEST(Selection, AFilesRowsAreForTheEngineThatTheyName) {
   Selection device(topo::Placement::single_node(4), device_model({}, 132, {}));
   ASSERT_TRUE(host.read_settings(settings).ok());
   ASSERT_TRUE(device.read_settings(settings).ok());
-  EXPECT_EQ(device.choose(Collective::all_reduce, 8, 0, false, {})->entry->name, "ring");
-  EXPECT_NE(host.choose(Collective::all_reduce, 8, 0, false, {})->protocol, Protocol::ll128);
+  EXPECT_EQ(device.choose(Collective::all_reduce, 8, 0, {})->entry->name, "ring");
+  EXPECT_NE(host.choose(Collective::all_reduce, 8, 0, {})->protocol, Protocol::ll128);
   std::filesystem::remove(path);
 }
 
@@ -180,7 +180,7 @@ TEST(Selection, AFilesRowsAreForTheRanksAndNodesThatTheyName) {
   const auto chosen = [&](int nodes, int ranks_of_node, std::uint64_t bytes) {
     Selection selection = selection_of(nodes, ranks_of_node);
     EXPECT_TRUE(selection.read_settings(settings).ok());
-    const Choice choice = selection.choose(Collective::broadcast, bytes, 0, false, {}).value();
+    const Choice choice = selection.choose(Collective::broadcast, bytes, 0, {}).value();
     return str(choice.name(), " ", name(choice.protocol));
   };
   EXPECT_EQ(chosen(1, 4, 100), "ring ll128");
@@ -196,7 +196,7 @@ TEST(Selection, ChoosesTheCheapestCandidate) {
   for (std::uint64_t bytes : {8ULL, 4096ULL, 1ULL << 20, 1ULL << 26}) {
     const auto candidates = selection.candidates(Collective::all_gather, bytes);
     ASSERT_FALSE(candidates.empty());
-    auto choice = selection.choose(Collective::all_gather, bytes, 0, false, {});
+    auto choice = selection.choose(Collective::all_gather, bytes, 0, {});
     ASSERT_TRUE(choice.ok());
     EXPECT_EQ(choice->entry, candidates.front().choice.entry);
     for (std::size_t i = 1; i < candidates.size(); ++i)
@@ -210,7 +210,7 @@ TEST(Selection, ACallsOwnOptionsWin) {
   options.algorithm = "ring";
   options.protocol = Protocol::ll128;
   options.channels = 2;
-  auto choice = selection.choose(Collective::all_reduce, 8, 0, false, options);
+  auto choice = selection.choose(Collective::all_reduce, 8, 0, options);
   ASSERT_TRUE(choice.ok());
   EXPECT_EQ(choice->entry->name, "ring");
   EXPECT_EQ(choice->protocol, Protocol::ll128);
@@ -221,7 +221,7 @@ TEST(Selection, UnknownNamesAreToldWithNearOnes) {
   Selection selection = selection_of(1, 4);
   CallOptions options;
   options.algorithm = "rabenseifer";
-  const auto choice = selection.choose(Collective::all_reduce, 8, 0, false, options);
+  const auto choice = selection.choose(Collective::all_reduce, 8, 0, options);
   ASSERT_FALSE(choice.ok());
   EXPECT_EQ(choice.error().kind, ErrorKind::misuse);
   EXPECT_NE(choice.error().message.find("rabenseifner"), std::string::npos)
@@ -234,7 +234,7 @@ TEST(Selection, SettingsForceAlgorithmsWhereTheyExist) {
   Selection selection = selection_of(2, 3);
   ASSERT_TRUE(selection.read_settings(settings).ok());
   const auto chosen = [&](Collective collective) {
-    auto choice = selection.choose(collective, 64, 0, false, {});
+    auto choice = selection.choose(collective, 64, 0, {});
     EXPECT_TRUE(choice.ok());
     EXPECT_EQ(choice->protocol, Protocol::simple);
     return choice->entry->name;
@@ -270,11 +270,11 @@ TEST_F(SelectionFile, GoesBeforeTheModel) {
   ASSERT_TRUE(read(R"({"rows": [{"collective": "all_reduce", "algorithm": "tree",
       "protocol": "ll", "channels": 1, "min_bytes": 100, "max_bytes": 200}]})")
                   .ok());
-  auto inside = selection_.choose(Collective::all_reduce, 150, 0, false, {});
+  auto inside = selection_.choose(Collective::all_reduce, 150, 0, {});
   ASSERT_TRUE(inside.ok());
   EXPECT_EQ(inside->entry->name, "tree");
   EXPECT_EQ(selection_.rows(Collective::all_reduce).front().origin, path_);
-  auto outside = selection_.choose(Collective::all_reduce, 1 << 20, 0, false, {});
+  auto outside = selection_.choose(Collective::all_reduce, 1 << 20, 0, {});
   ASSERT_TRUE(outside.ok());
   EXPECT_NE(outside->entry->name, "tree");
 }

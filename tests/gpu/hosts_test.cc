@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <functional>
 #include <random>
 #include <set>
@@ -19,6 +20,7 @@
 #include "support/emulated_device.h"
 #include "support/forked_ranks.h"
 #include "support/gpu_cluster.h"
+#include "support/places.h"
 #include "support/ranks.h"
 
 namespace unisono::test {
@@ -265,6 +267,37 @@ TEST_P(GpuMixedHosts, NothingIsMixedWherePlansOrDevicesDoNotAllowIt) {
           options.settings = settings;
         });
     for (const Ended& ended : all) EXPECT_EQ(ended.said, "");
+  }
+}
+
+// Staged, and with kernels inside hosts.
+TEST_P(GpuHosts, PlacesDoNotDecideWhichPlanRuns) {
+  const int ranks = GetParam();
+  const auto all = run_forked(
+      ranks,
+      [ranks](Communicator& communicator) -> std::string {
+        const TestStream stream = stream_of(communicator);
+        std::vector<int> hosts;
+        for (int rank = 0; rank < ranks; ++rank) hosts.push_back(ranks == 2 ? rank : rank / 2);
+        constexpr std::array<std::int64_t, 2> counts{700, 3};
+        for (const bool have_root : {false, true})
+          for (const bool are_registered : {false, true}) {
+            const PlacesTried tried = call_from_every_place(
+                communicator, {.placement = topo::Placement::from_nodes(hosts).value(),
+                               .have_root = have_root,
+                               .are_few = true,
+                               .are_registered = are_registered,
+                               .run = on(stream),
+                               .counts = counts});
+            if (!tried.wrong.empty()) return tried.wrong;
+            if (tried.calls < 12) return str(tried.calls, " calls");
+          }
+        return {};
+      },
+      apart(ranks));
+  for (const Ended& ended : all) {
+    EXPECT_EQ(ended.said, "");
+    EXPECT_EQ(ended.exit_code, 0) << "signal " << ended.signal;
   }
 }
 

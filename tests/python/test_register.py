@@ -300,8 +300,7 @@ def test_calls_of_custom_programs_that_cannot_be_are_refused():
             comm.run(with_next, np.zeros(4), "average")
         with pytest.raises(
             MisuseError,
-            match="with_next does not serve 32 B out of place; it is registered for out of place, "
-            "64 B .. 4 KiB, simple",
+            match="with_next does not serve 32 B; it is registered for 64 B .. 4 KiB, simple",
         ):
             comm.run(with_next, np.zeros(2))
         x = np.zeros(20)

@@ -1,5 +1,7 @@
 #include "comm/device/device_path.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/try.h"
 #include "comm/run/calls.h"
@@ -30,7 +32,15 @@ std::optional<algorithm::RankPhases> DevicePath::phases_of(
                                   header, program)
         .ok();
   };
-  return algorithm::phases_of(entry, request, rank_, runs);
+  auto phases = algorithm::phases_of(entry, request, rank_, runs);
+  if (!phases) return std::nullopt;
+  // Ranks of one call may be in place and out of place: all go one way, on as many thread blocks.
+  algorithm::Request elsewhere = request;
+  elsewhere.in_place = !request.in_place;
+  const auto others = algorithm::phases_of(entry, elsewhere, rank_, runs);
+  if (!others) return std::nullopt;
+  phases->thread_blocks = std::max(phases->thread_blocks, others->thread_blocks);
+  return phases;
 }
 
 Result<std::unique_ptr<Plans>> DevicePath::staged_plans(bool is_mixed) {
@@ -50,7 +60,7 @@ Result<std::unique_ptr<Plans>> DevicePath::staged_plans(bool is_mixed) {
       if (const auto phases = phases_of(*made.entry, *made.request))
         return staging_->mix(made.header, phases->mine, host_);
     UNISONO_ASSIGN(auto on_host, host_.make_execution(made, host_.connections()));
-    return staging_->stage(made.header, rank_, std::move(on_host));
+    return staging_->stage(made.header, rank_, made.in_place, std::move(on_host));
   };
   return std::make_unique<Plans>(std::move(selection), rank_, engine::limits().operations,
                                  host_.usable_slots(), make);
@@ -63,7 +73,8 @@ Result<std::unique_ptr<Plans>> DevicePath::plans_of_kernels() {
                                    engine.why_no_ll128()));
   UNISONO_TRY(selection.read_settings(job_->settings()));
   const auto make = [&resources = *connections_](const Plans::Program& made) {
-    return engine::gpu::make_execution(made.header, made.program, made.exchange(), resources);
+    return engine::gpu::make_execution(made.header, made.program, made.exchange(), resources,
+                                       made.in_place);
   };
   return std::make_unique<Plans>(std::move(selection), rank_, engine::gpu::limits().operations,
                                  engine.options().slots, make);

@@ -42,8 +42,11 @@ class Staging::Mixed final : public Staged {
                                                          const plan::Phases& phases,
                                                          HostPath& host) {
     std::unique_ptr<Mixed> made(new Mixed(staging, header, phases, host.connections()));
-    UNISONO_ASSIGN(made->on_host_,
-                   host.make_execution({header, phases.between, {}, {}}, made->resources_));
+    UNISONO_ASSIGN(made->on_host_, host.make_execution({.header = header,
+                                                        .program = phases.between,
+                                                        .in_place = header.in_place,
+                                                        .exchange = {}},
+                                                       made->resources_));
     const auto make_kernels = [&](const plan::RankProgram& program) {
       return engine::gpu::make_execution(header, program, nullptr, staging.device_);
     };

@@ -55,6 +55,12 @@ class Staging::Staged : public engine::Execution {
     std::size_t output = 0;
     std::size_t bytes = 0;
     Places(const Range& in, const Range& out);
+    Places(std::size_t input_at, std::size_t output_at, std::size_t size)
+        : input(input_at), output(output_at), bytes(size) {}
+    // One after the other.
+    static Places apart(const Range& in, const Range& out) {
+      return {0, aligned(in.bytes), aligned(in.bytes) + out.bytes};
+    }
   };
   struct Copy {
     DeviceAddress on_device;

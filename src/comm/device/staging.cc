@@ -7,6 +7,7 @@
 
 #include "base/try.h"
 #include "comm/device/staged.h"
+#include "engine/relocation.h"
 
 namespace unisono::comm {
 namespace {
@@ -27,14 +28,21 @@ std::int64_t elements_of(std::span<const std::int64_t> counts,
 
 class Staging::Collective final : public Staged {
  public:
-  Collective(Staging& staging, const plan::Header& header, int rank,
+  Collective(Staging& staging, const plan::Header& header, int rank, bool in_place,
              std::unique_ptr<engine::Execution> on_host)
       : Staged(staging, std::move(on_host)),
         collective_(header.collective),
+        relocation_(engine::Relocation::of(header, rank, in_place)),
         input_blocks_(plan::input_blocks_of(header, rank)),
-        output_blocks_(plan::output_blocks_of(header, rank)) {}
+        output_blocks_(plan::output_blocks_of(header, rank)) {
+    if (relocation_.way == Way::none) return;
+    input_blocks_ = relocation_.input_blocks;
+    output_blocks_ = relocation_.output_blocks;
+  }
 
  private:
+  using Way = engine::Relocation::Way;
+
   Status lay_out() override {
     const bool is_uneven = !given_.input_counts.empty() || !given_.output_counts.empty();
     const Range input =
@@ -47,7 +55,7 @@ class Staging::Collective final : public Staged {
                   is_uneven ? elements_of(given_.output_counts, given_.output_displacements)
                             : output_blocks_ * given_.count,
                   given_.type);
-    const Places places(input, output);
+    const Places places = places_of(input, output);
     UNISONO_ASSIGN(area_, staging_.take(places.bytes));
     std::byte* const host = area_->memory.data();
     there_.clear();
@@ -56,12 +64,24 @@ class Staging::Collective final : public Staged {
       there_.push_back({output.begin, host + places.output, output.bytes});
     there_.push_back({input.begin, host + places.input, input.bytes});
     back_.assign(1, {output.begin, host + places.output, output.bytes});
-    if (given_.input != nullptr) given_.input = host + places.input;
-    if (given_.output != nullptr) given_.output = host + places.output;
+    // A plan in place has both, where its caller may have one.
+    const bool is_one_memory =
+        relocation_.way == Way::in_output || relocation_.way == Way::private_memory;
+    if (given_.input != nullptr || is_one_memory) given_.input = host + places.input;
+    if (given_.output != nullptr || is_one_memory) given_.output = host + places.output;
     return {};
   }
 
+  Places places_of(const Range& input, const Range& output) const {
+    if (relocation_.way == Way::none) return {input, output};
+    if (relocation_.way == Way::private_input) return Places::apart(input, output);
+    const auto bytes = [&](int blocks) { return engine::Relocation::bytes(given_, blocks); };
+    return {bytes(relocation_.input_at), bytes(relocation_.output_at),
+            bytes(relocation_.memory_blocks)};
+  }
+
   unisono::Collective collective_;
+  engine::Relocation relocation_;
   std::int64_t input_blocks_;
   std::int64_t output_blocks_;
 };
@@ -87,8 +107,9 @@ Staging::~Staging() {
 }
 
 std::unique_ptr<engine::Execution> Staging::stage(const plan::Header& header, int rank,
+                                                  bool in_place,
                                                   std::unique_ptr<engine::Execution> on_host) {
-  return std::make_unique<Collective>(*this, header, rank, std::move(on_host));
+  return std::make_unique<Collective>(*this, header, rank, in_place, std::move(on_host));
 }
 
 Status Staging::prepare(std::span<const Message> messages, PointToPoint& on_host, Task& task) {

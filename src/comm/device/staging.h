@@ -25,8 +25,9 @@ class Staging {
   explicit Staging(engine::gpu::Resources& device) : device_(device) {}
   ~Staging();
 
-  // A plan of the host's engine, for device memory.
-  std::unique_ptr<engine::Execution> stage(const plan::Header& header, int rank,
+  // A plan of the host's engine, for calls in device memory that are in place or not: in host
+  // memory its buffers lie as the plan's header says.
+  std::unique_ptr<engine::Execution> stage(const plan::Header& header, int rank, bool in_place,
                                            std::unique_ptr<engine::Execution> on_host);
   // A plan in phases, of which the host's engine runs the one between nodes.
   Result<std::unique_ptr<engine::Execution>> mix(const plan::Header& header,

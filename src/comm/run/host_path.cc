@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/try.h"
+#include "engine/relocation.h"
 
 namespace unisono::comm {
 namespace {
@@ -45,11 +46,9 @@ Result<std::unique_ptr<HostPath>> HostPath::make(const std::shared_ptr<Job>& job
   if (const bool is_world = static_cast<int>(world_ranks.size()) == job->size();
       is_world && identity.rank == 0 && !selection.file_note().empty())
     log(LogLevel::warn, selection.file_note());
-  path->plans_ = std::make_unique<Plans>(std::move(selection), identity.rank,
-                                         engine::limits().operations, path->usable_slots(),
-                                         [path = path.get()](const Plans::Program& made) {
-                                           return path->make_execution(made, path->connections_);
-                                         });
+  path->plans_ = std::make_unique<Plans>(
+      std::move(selection), identity.rank, engine::limits().operations, path->usable_slots(),
+      [path = path.get()](const Plans::Program& made) { return path->make_relocated(made); });
   return path;
 }
 
@@ -64,6 +63,12 @@ Result<std::unique_ptr<engine::Execution>> HostPath::make_execution(const Plans:
   return engine::make_execution(
       made.header, made.program, resources, job_->fifo_options(),
       tiling_of(nodes_, job_->host_traits().oversubscription > 1, made.header), made.partners);
+}
+
+Result<std::unique_ptr<engine::Execution>> HostPath::make_relocated(const Plans::Program& made) {
+  UNISONO_ASSIGN(auto execution, make_execution(made, connections_));
+  return engine::relocate(std::move(execution),
+                          engine::Relocation::of(made.header, made.program.rank, made.in_place));
 }
 
 Result<Selection> HostPath::make_selection(topo::Placement placement,

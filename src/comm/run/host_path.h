@@ -37,7 +37,8 @@ class HostPath final : public CallPath {
 
   Connections& connections() { return connections_; }
   PointToPoint& messages() { return messages_; }
-  // Makes a program ready for the host's engine, on connections() or on what is made of them.
+  // Makes a program ready for the host's engine, on connections() or on what is made of them. The
+  // buffers of its calls lie as the program's header says.
   Result<std::unique_ptr<engine::Execution>> make_execution(const Plans::Program& made,
                                                             engine::Resources& resources);
   std::shared_ptr<const EngineModel> model() const {
@@ -49,6 +50,8 @@ class HostPath final : public CallPath {
   int usable_slots() const { return job_->fifo_options().usable_slots(); }
 
  private:
+  // Of calls that are in place or not, whichever the program is.
+  Result<std::unique_ptr<engine::Execution>> make_relocated(const Plans::Program& made);
   HostPath(const std::shared_ptr<Job>& job, const Identity& identity,
            const std::vector<int>& world_ranks, int nodes);
 

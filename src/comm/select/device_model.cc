@@ -87,7 +87,7 @@ class DeviceModel : public EngineModel {
             options_.slot_bytes)
       return false;
     const Blocks blocks = blocks_of(entry, request);
-    return blocks.exist && blocks.all * request.channels <= thread_blocks_;
+    return blocks.exist && blocks.most * request.channels <= thread_blocks_;
   }
   std::string_view name() const override { return "gpu"; }
   std::span<const int> channels() const override {
@@ -132,7 +132,7 @@ class DeviceModel : public EngineModel {
   }
   int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                     double block_bytes) const override {
-    const int interpreted = blocks_of(entry, request).all * request.channels;
+    const int interpreted = blocks_of(entry, request).most * request.channels;
     const auto specialised = how_specialised({&entry, nullptr, request, block_bytes}, 0);
     // A call that may not have as many is interpreted.
     return specialised ? std::min(interpreted, specialised->least_blocks) : interpreted;
@@ -143,7 +143,7 @@ class DeviceModel : public EngineModel {
       return specialised->overwrites ? engine::gpu::ll128_fallback(specialised->all_blocks)
                                      : specialised->path;
     const int blocks = plan.registered != nullptr
-                           ? static_cast<int>(plan.registered->program.thread_blocks.size())
+                           ? plan.registered->thread_blocks
                            : blocks_of(*plan.entry, plan.request).all * plan.request.channels;
     return engine::gpu::interpreter_path(blocks, plan.request.protocol, options_);
   }
@@ -172,11 +172,13 @@ class DeviceModel : public EngineModel {
   }
 
  private:
-  // Thread blocks of one channel, and those of them that send.
+  // Thread blocks of one channel: of rank 0, those of them that send, and of the rank that has
+  // most, by which ranks choose alike.
   struct Blocks {
     bool exist = false;
     int all = 0;
     int sending = 0;
+    int most = 0;
   };
   struct SpecialisedCall {
     SpecialisedKernel speed;
@@ -290,20 +292,31 @@ class DeviceModel : public EngineModel {
   static int most_or(int max_sms, int wanted) {
     return max_sms > 0 ? std::min(wanted, max_sms) : wanted;
   }
+  static Blocks count_blocks(const algorithm::Entry& entry, const algorithm::Request& request) {
+    Blocks out;
+    const int ranks =
+        entry.symmetry(request) == algorithm::Symmetry::rotation ? 1 : request.placement.ranks();
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto program = algorithm::make_program(entry, request, rank);
+      if (!program.ok()) return {};
+      out.most = std::max(out.most, static_cast<int>(program->thread_blocks.size()));
+      if (rank > 0) continue;
+      out.all = out.most;
+      for (const plan::ThreadBlock& block : program->thread_blocks)
+        out.sending += block.send_peer >= 0 ? 1 : 0;
+      out.sending = std::max(out.sending, 1);
+    }
+    out.exist = true;
+    return out;
+  }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
     const std::lock_guard lock(mutex_);
-    auto [found, is_new] = blocks_.try_emplace({&entry, request.placement.ranks()});
+    auto [found, is_new] =
+        blocks_.try_emplace({&entry, request.placement.ranks(), request.root, request.in_place});
     if (is_new) {
       algorithm::Request of_one = request;
       of_one.channels = 1;
-      const auto program = algorithm::make_program(entry, of_one, 0);
-      found->second.exist = program.ok();
-      if (program.ok())
-        for (const plan::ThreadBlock& block : program->thread_blocks) {
-          ++found->second.all;
-          found->second.sending += block.send_peer >= 0 ? 1 : 0;
-        }
-      found->second.sending = std::max(found->second.sending, 1);
+      found->second = count_blocks(entry, of_one);
     }
     return found->second;
   }
@@ -314,7 +327,7 @@ class DeviceModel : public EngineModel {
   std::string why_no_ll128_;
   Exchanges exchanges_;
   mutable std::mutex mutex_;
-  mutable std::map<std::tuple<const algorithm::Entry*, int>, Blocks> blocks_;
+  mutable std::map<std::tuple<const algorithm::Entry*, int, int, bool>, Blocks> blocks_;
 };
 
 }  // namespace

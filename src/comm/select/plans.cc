@@ -19,29 +19,49 @@ Result<Plans::Chosen> Plans::choose(Collective collective, std::uint64_t bytes, 
                                     const engine::Arguments& arguments) {
   const std::lock_guard lock(mutex_);
   Chosen chosen;
-  UNISONO_ASSIGN(chosen.choice, selection_.choose(collective, bytes, root, in_place, options));
+  UNISONO_ASSIGN(chosen.choice, selection_.choose(collective, bytes, root, options));
   UNISONO_ASSIGN(chosen.execution, execution(chosen.choice, collective, root, in_place));
   chosen.choice.path = chosen.execution->path(arguments);
   return chosen;
 }
 
-Plans::Key Plans::key_of(const Registered& plan) {
+Plans::Key Plans::key_of(const Registered& plan, bool in_place) {
   const plan::Header& header = plan.header;
-  return {&plan, header.protocol, header.in_place, header.channels, header.root};
+  return {&plan, header.protocol, in_place, header.channels, header.root};
+}
+
+Result<std::unique_ptr<engine::Execution>> Plans::make(const Registered& plan, bool in_place) {
+  const Registered& form = in_place && plan.form_in_place ? *plan.form_in_place : plan;
+  return make_({.header = form.header,
+                .program = form.program,
+                .in_place = in_place,
+                .partners = form.partners,
+                .exchange = [&] { return form.exchange; }});
 }
 
 Result<engine::Execution*> Plans::execution(const Choice& choice, Collective collective, int root,
                                             bool in_place) {
   Key key{choice.entry, choice.protocol, in_place, choice.channels, root};
-  if (choice.registered != nullptr) key = key_of(*choice.registered);
+  if (choice.registered != nullptr) key = key_of(*choice.registered, in_place);
   auto found = executions_.find(key);
-  if (found == executions_.end()) {
+  if (found == executions_.end() && choice.registered != nullptr) {
+    UNISONO_ASSIGN(auto made, make(*choice.registered, in_place));
+    found = executions_.emplace(key, std::move(made)).first;
+  } else if (found == executions_.end()) {
     const algorithm::Request request = selection_.request(collective, choice, root, in_place);
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*choice.entry, request));
     UNISONO_ASSIGN(const plan::RankProgram program,
                    algorithm::make_program(*choice.entry, request, rank_));
-    const auto exchange = [&] { return algorithm::exchange_of(*choice.entry, request); };
-    UNISONO_ASSIGN(auto made, make_({header, program, {}, exchange, choice.entry, &request}));
+    // The same on ranks that call in place and on those that do not: kernels are chosen by it.
+    algorithm::Request out_of_place = request;
+    out_of_place.in_place = false;
+    const auto exchange = [&] { return algorithm::exchange_of(*choice.entry, out_of_place); };
+    UNISONO_ASSIGN(auto made, make_({.header = header,
+                                     .program = program,
+                                     .in_place = in_place,
+                                     .exchange = exchange,
+                                     .entry = choice.entry,
+                                     .request = &request}));
     found = executions_.emplace(key, std::move(made)).first;
   }
   return found->second.get();
@@ -50,15 +70,20 @@ Result<engine::Execution*> Plans::execution(const Choice& choice, Collective col
 Result<Plans::Prepared> Plans::prepare(const Registered& registered) {
   const Registered& plan = *registered.form_for(operations_, slots_);
   Prepared out;
-  UNISONO_ASSIGN(out.execution,
-                 make_({plan.header, plan.program, plan.partners, [&] { return plan.exchange; }}));
+  UNISONO_ASSIGN(out.execution, make(plan, plan.header.in_place));
+  if (plan.form_in_place) {
+    UNISONO_ASSIGN(out.in_place, make(plan, /*in_place=*/true));
+  }
   out.plan = std::make_unique<Registered>(plan);
   return out;
 }
 
 void Plans::add(Prepared prepared) {
   const std::lock_guard lock(mutex_);
-  executions_.emplace(key_of(*prepared.plan), std::move(prepared.execution));
+  const Registered& plan = *prepared.plan;
+  executions_.emplace(key_of(plan, plan.header.in_place), std::move(prepared.execution));
+  if (prepared.in_place)
+    executions_.emplace(key_of(plan, /*in_place=*/true), std::move(prepared.in_place));
   selection_.add(std::move(prepared.plan));
 }
 

@@ -21,7 +21,10 @@ class Plans {
   struct Program {
     const plan::Header& header;
     const plan::RankProgram& program;
-    std::span<const int> partners;  // see plan::partners()
+    // Whether the calls are in place. Only a registered plan may be otherwise itself: its calls are
+    // relocated (engine/relocation.h).
+    bool in_place = false;
+    std::span<const int> partners{};  // see plan::partners()
     // What the whole plan exchanges, for engines that have specialised kernels; null: nothing that
     // plan::exchange_of() knows. Made when it is asked for.
     std::function<std::shared_ptr<const plan::Exchange>()> exchange;
@@ -50,7 +53,8 @@ class Plans {
   // A registered plan made ready, to be added when all ranks have agreed on it.
   struct Prepared {
     std::unique_ptr<Registered> plan;
-    std::unique_ptr<engine::Execution> execution;
+    std::unique_ptr<engine::Execution> execution;  // of calls with the plan's own place
+    std::unique_ptr<engine::Execution> in_place;   // of its form in place; null: it has none
   };
   // Whether the engine runs the operations and the protocol of the plan, and has the slots that it
   // needs. Of what it does not run the other engine alone takes calls.
@@ -79,11 +83,13 @@ class Plans {
   struct KeyHash {
     std::size_t operator()(const Key& key) const;
   };
-  static Key key_of(const Registered& plan);
+  static Key key_of(const Registered& plan, bool in_place);
   // Why its protocol may not be used here; "" where it may. What it depends on never changes.
   std::string why_not(const Registered& plan) const {
     return selection_.why_not(plan.header.protocol);
   }
+  // Of calls in place or not.
+  Result<std::unique_ptr<engine::Execution>> make(const Registered& plan, bool in_place);
   Result<engine::Execution*> execution(const Choice& choice, Collective collective, int root,
                                        bool in_place);
 

@@ -9,6 +9,7 @@
 #include "base/try.h"
 #include "base/units.h"
 #include "plan/check.h"
+#include "plan/contents.h"
 #include "plan/exchange.h"
 #include "plan/json.h"
 #include "plan/partners.h"
@@ -61,33 +62,6 @@ Result<Verified> read_plan(const std::string& text, int ranks, int slots) {
   return Verified{std::move(plan), report.slots};
 }
 
-// Adds the form of a plan in which its puts are messages, as far as the verifier proves it, and
-// returns that plan.
-std::optional<Plan> stage(const Plan& plan, int rank, Registered& one) {
-  if ((one.operations & plan::bit(plan::Operation::put)) == 0 ||
-      (one.operations & plan::bit(plan::Operation::read_reduce)) != 0)
-    return std::nullopt;
-  auto staged = plan::with_messages(plan);
-  if (!staged.ok()) {
-    one.unstaged = staged.error().message;
-    return std::nullopt;
-  }
-  // A call compares the slots that it needs with those of its engine.
-  const verify::Report report = verify::verify(*staged);
-  if (report.slots == 0) {
-    one.unstaged = str("with its puts sent as messages it fails verification:\n",
-                       report.failures.front().describe());
-    return std::nullopt;
-  }
-  Registered out = one;
-  out.program = staged->programs[static_cast<std::size_t>(rank)];
-  out.partners.clear();
-  out.operations = plan::operations(*staged);
-  out.slots = report.slots;
-  one.staged = std::make_shared<const Registered>(std::move(out));
-  return std::move(*staged);
-}
-
 // What goes over a thread block's connections, in its order.
 struct Transfer {
   bool sends;
@@ -112,8 +86,7 @@ std::vector<Transfer> transfers(const plan::Header& header, const plan::ThreadBl
   return out;
 }
 
-// Whether ranks that call in place and ranks that do not can meet: only the root's call can be in
-// place in a collective that has one.
+// Whether the messages of both have the same sizes, in the same order.
 bool same_transfers(const Plan& a, const Plan& b) {
   for (std::size_t rank = 0; rank < a.programs.size(); ++rank) {
     const auto& left = a.programs[rank].thread_blocks;
@@ -132,6 +105,96 @@ bool same_transfers(const Plan& a, const Plan& b) {
   return true;
 }
 
+// Whether the messages of both hold the same. A part of a program could send its own data where
+// another form sends a sum.
+bool same_contents(const Plan& a, const Plan& b) {
+  plan::Contents contents;
+  const auto left = plan::movement_of(a, contents);
+  const auto right = plan::movement_of(b, contents);
+  return left && right && left->sent == right->sent;
+}
+
+bool same_exchange(const Registered& a, const Registered& b) {
+  if (!a.exchange || !b.exchange) return a.exchange == b.exchange;
+  return *a.exchange == *b.exchange;
+}
+
+bool reaches_into_peers(const Registered& plan) {
+  return (plan.operations &
+          (plan::bit(plan::Operation::put) | plan::bit(plan::Operation::read_reduce))) != 0;
+}
+
+// A plan's part of one rank.
+Registered part_of(const Plan& plan, int slots, int rank) {
+  const auto own = static_cast<std::size_t>(rank);
+  Registered out{.header = plan.header,
+                 .program = plan.programs[own],
+                 .partners = std::move(plan::partners(plan)[own]),
+                 .operations = plan::operations(plan),
+                 .slots = slots,
+                 .exchange = plan::shared_exchange_of(plan)};
+  for (const plan::RankProgram& program : plan.programs)
+    out.thread_blocks = std::max(out.thread_blocks, static_cast<int>(program.thread_blocks.size()));
+  return out;
+}
+
+// Whether both cut chunks and tiles alike.
+bool same_sizes(plan::Header a, plan::Header b) {
+  for (plan::Header* const header : {&a, &b}) {
+    header->name.clear();
+    header->in_place = false;
+    header->min_bytes = header->max_bytes = 0;
+    plan::set_blocks(*header);
+  }
+  return a == b;
+}
+
+// Lets `plan` run as `in_place` where a call is, if no rank notices which of them another one runs:
+// where they meet only in messages, and send the same.
+void pair_forms(const Plan& plan, Registered& part, const Plan& in_place, Registered other) {
+  if (reaches_into_peers(part) || reaches_into_peers(other) ||
+      !same_sizes(plan.header, in_place.header) || !same_transfers(plan, in_place) ||
+      !same_contents(plan, in_place))
+    return;
+  // All ranks go one way.
+  if (!same_exchange(part, other)) part.exchange = other.exchange = nullptr;
+  part.operations |= other.operations;
+  part.slots = std::max(part.slots, other.slots);
+  part.thread_blocks = std::max(part.thread_blocks, other.thread_blocks);
+  part.form_in_place = std::make_shared<const Registered>(std::move(other));
+}
+
+// A plan with messages for its puts, and what it needs.
+struct Messages {
+  Plan plan;
+  Registered part;
+};
+
+// The form of a plan in which its puts are messages, as far as the verifier proves it; else
+// `part.unstaged` says why not.
+std::optional<Messages> with_messages(const Plan& plan, int rank, Registered& part) {
+  if ((part.operations & plan::bit(plan::Operation::put)) == 0 ||
+      (part.operations & plan::bit(plan::Operation::read_reduce)) != 0)
+    return std::nullopt;
+  auto staged = plan::with_messages(plan);
+  if (!staged.ok()) {
+    part.unstaged = staged.error().message;
+    return std::nullopt;
+  }
+  // A call compares the slots that it needs with those of its engine.
+  const verify::Report report = verify::verify(*staged);
+  if (report.slots == 0) {
+    part.unstaged = str("with its puts sent as messages it fails verification:\n",
+                        report.failures.front().describe());
+    return std::nullopt;
+  }
+  Messages out{std::move(*staged), {}};
+  out.part = part_of(out.plan, report.slots, rank);
+  out.part.partners.clear();
+  out.part.exchange = part.exchange;
+  return out;
+}
+
 Status check_pair(const Plan& a, const Plan& b) {
   if (a.header.collective != b.header.collective || a.header.root != b.header.root)
     return misuse("plans ", a.header.name, " and ", b.header.name,
@@ -143,11 +206,6 @@ Status check_pair(const Plan& a, const Plan& b) {
         "plans ", a.header.name, " and ", b.header.name, " are both ",
         a.header.in_place ? "in place" : "out of place",
         "; of two plans registered together one must be in place and the other out of place");
-  if (has_root(a.header.collective) && !same_transfers(a, b))
-    return misuse(
-        "plans ", a.header.name, " and ", b.header.name, " send different messages; in ",
-        name(a.header.collective),
-        " only the root's call can be in place, so both plans must send the same messages");
   return {};
 }
 
@@ -165,9 +223,9 @@ std::string describe(const RegistrationCard& card) {
 
 }  // namespace
 
-bool Registered::serves(Collective collective, std::uint64_t bytes, int root, bool in_place) const {
-  return header.collective == collective && header.in_place == in_place &&
-         (!has_root(collective) || header.root == root) && min_bytes <= bytes && bytes <= max_bytes;
+bool Registered::serves(Collective collective, std::uint64_t bytes, int root) const {
+  return header.collective == collective && (!has_root(collective) || header.root == root) &&
+         min_bytes <= bytes && bytes <= max_bytes;
 }
 
 const Registered* Registered::form_for(std::uint32_t engine_operations, int engine_slots) const {
@@ -213,48 +271,37 @@ Result<Registration> read_registration(std::span<const std::string> texts, int r
                   "; max_bytes must not be smaller than min_bytes");
   Registration out;
   Sha256 digest;
-  std::vector<Plan> plans;
+  std::vector<Verified> plans;
   for (const std::string& text : texts) {
     UNISONO_ASSIGN(Verified verified, read_plan(text, ranks, slots));
-    Plan& plan = verified.plan;
-    const std::string canonical = plan::to_json(plan);
+    const std::string canonical = plan::to_json(verified.plan);
     digest.update(std::as_bytes(std::span(canonical)));
-    const plan::Header& header = plan.header;
-    const std::uint64_t most = header.max_bytes == 0 ? UINT64_MAX : header.max_bytes;
-    const auto own = static_cast<std::size_t>(rank);
-    out.plans.push_back({header,
-                         plan.programs[own],
-                         std::move(plan::partners(plan)[own]),
-                         plan::operations(plan),
-                         verified.slots,
-                         plan::shared_exchange_of(plan),
-                         std::max(min_bytes, header.min_bytes),
-                         std::min(max_bytes, most),
-                         nullptr,
-                         {}});
-    plans.push_back(std::move(plan));
+    plans.push_back(std::move(verified));
   }
   if (plans.size() == 2) {
-    UNISONO_TRY(check_pair(plans[0], plans[1]));
-    // Some ranks may call in place and others not: both go one way.
-    const auto& [a, b] = std::tie(out.plans[0].exchange, out.plans[1].exchange);
-    if (!a || !b || *a != *b)
-      for (Registered& one : out.plans) one.exchange = nullptr;
+    UNISONO_TRY(check_pair(plans[0].plan, plans[1].plan));
+    // First the one that serves all calls.
+    if (plans[0].plan.header.in_place) std::swap(plans[0], plans[1]);
   }
-  std::vector<std::optional<Plan>> staged;
-  for (std::size_t i = 0; i < plans.size(); ++i)
-    staged.push_back(stage(plans[i], rank, out.plans[i]));
-  // Ranks of one call may run either plan.
-  if (plans.size() == 2 && has_root(plans[0].header.collective) && (staged[0] || staged[1]) &&
-      (!staged[0] || !staged[1] || !same_transfers(*staged[0], *staged[1])))
-    for (Registered& one : out.plans) {
-      one.staged = nullptr;
-      one.unstaged =
-          "its forms in place and out of place have different puts, so that a root and other "
-          "ranks would not send the same messages";
-    }
+  const Plan& plan = plans[0].plan;
+  out.plan = part_of(plan, plans[0].slots, rank);
+  auto staged = with_messages(plan, rank, out.plan);
+  if (plans.size() == 2) {
+    Registered other = part_of(plans[1].plan, plans[1].slots, rank);
+    if (auto other_staged = with_messages(plans[1].plan, rank, other); staged && other_staged)
+      pair_forms(staged->plan, staged->part, other_staged->plan, std::move(other_staged->part));
+    pair_forms(plan, out.plan, plans[1].plan, std::move(other));
+  }
+  const std::uint64_t most = plan.header.max_bytes == 0 ? UINT64_MAX : plan.header.max_bytes;
+  out.plan.min_bytes = std::max(min_bytes, plan.header.min_bytes);
+  out.plan.max_bytes = std::min(max_bytes, most);
   out.card.digest = digest.digest();
-  const std::string& name = plans[0].header.name;
+  if (staged) {
+    staged->part.min_bytes = out.plan.min_bytes;
+    staged->part.max_bytes = out.plan.max_bytes;
+    out.plan.staged = std::make_shared<const Registered>(std::move(staged->part));
+  }
+  const std::string& name = plan.header.name;
   std::copy_n(name.begin(), std::min(name.size(), out.card.name.size()), out.card.name.begin());
   out.card.min_bytes = min_bytes;
   out.card.max_bytes = max_bytes;

@@ -17,22 +17,27 @@
 namespace unisono::comm {
 
 // This rank's part of a registered plan, and the calls that it serves: of its collective and, where
-// there is one, its root, in place exactly as its header says, of min_bytes to max_bytes.
+// there is one, its root, of min_bytes to max_bytes, in place or not: a rank knows only its own
+// place.
 struct Registered {
   plan::Header header;
   plan::RankProgram program;
   std::vector<int> partners;     // of this rank; see plan::partners()
   std::uint32_t operations = 0;  // of all ranks' steps
   int slots = 1;                 // that it needs in each connection
+  int thread_blocks = 0;         // of the rank that has most
   std::shared_ptr<const plan::Exchange> exchange;
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = UINT64_MAX;
   // The same plan with messages for its puts (plan::with_messages()), for an engine that does not
   // put; null where there are none, or no number of slots makes it right: `unstaged` says why.
-  std::shared_ptr<const Registered> staged;
-  std::string unstaged;
+  std::shared_ptr<const Registered> staged{};
+  std::string unstaged{};
+  // The form for calls in place of a plan that is out of place, if it sends the same messages on
+  // every rank. Without one such calls run the plan itself, with a copy of their input.
+  std::shared_ptr<const Registered> form_in_place{};
 
-  bool serves(Collective collective, std::uint64_t bytes, int root, bool in_place) const;
+  bool serves(Collective collective, std::uint64_t bytes, int root) const;
   // The form that an engine of these operations and slots runs; null: none.
   const Registered* form_for(std::uint32_t engine_operations, int engine_slots) const;
   // What it needs that an engine of these operations and slots has not: the first step, of this
@@ -51,13 +56,13 @@ struct RegistrationCard {
 };
 
 struct Registration {
-  std::vector<Registered> plans;
+  Registered plan;
   RegistrationCard card;
 };
 
-// One plan, or one for calls in place and one for others, as texts or JSON. Misuse if one is wrong,
-// not for so many ranks, needs more slots in a connection than there are, or the two are of
-// different kinds.
+// One plan, or one for calls in place and one for others, as texts or JSON. Of two that do not send
+// the same messages the one out of place serves all calls. Misuse if one is wrong, not for so many
+// ranks, needs more slots in a connection than there are, or the two are of different kinds.
 Result<Registration> read_registration(std::span<const std::string> texts, int rank, int ranks,
                                        int slots, std::uint64_t min_bytes, std::uint64_t max_bytes);
 

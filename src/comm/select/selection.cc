@@ -107,8 +107,7 @@ std::vector<Candidate> Selection::all_candidates(Collective collective, std::uin
 bool Selection::takes_at_most(int max_sms, const Choice& choice, Collective collective,
                               std::uint64_t bytes) const {
   if (max_sms <= 0) return true;
-  if (choice.registered != nullptr)
-    return static_cast<int>(choice.registered->program.thread_blocks.size()) <= max_sms;
+  if (choice.registered != nullptr) return choice.registered->thread_blocks <= max_sms;
   return model_->thread_blocks(*choice.entry, request(collective, choice, 0, false),
                                block_bytes(collective, bytes)) <= max_sms;
 }
@@ -231,15 +230,14 @@ Status Selection::check_refused(Collective collective, std::string_view program)
 }
 
 const Registered* Selection::find_registered(Collective collective, std::uint64_t bytes, int root,
-                                             bool in_place, const CallOptions& options) const {
+                                             const CallOptions& options) const {
   for (auto it = registered_.rbegin(); it != registered_.rend(); ++it) {
     const Registered& one = **it;
-    if (!one.serves(collective, bytes, root, in_place)) continue;
+    if (!one.serves(collective, bytes, root)) continue;
     if (!options.algorithm.empty() && options.algorithm != one.header.name) continue;
     if (options.protocol && *options.protocol != one.header.protocol) continue;
     if (options.channels > 0 && options.channels != one.header.channels) continue;
-    if (options.max_sms > 0 && static_cast<int>(one.program.thread_blocks.size()) > options.max_sms)
-      continue;
+    if (options.max_sms > 0 && one.thread_blocks > options.max_sms) continue;
     return &one;
   }
   return nullptr;
@@ -257,14 +255,12 @@ Result<plan::Header> Selection::custom(std::string_view program) const {
                 names.size() == 1 ? "is " : "are ", names.empty() ? "none" : join(names));
 }
 
-Error Selection::refuse_custom(std::uint64_t bytes, bool in_place,
-                               const CallOptions& options) const {
+Error Selection::refuse_custom(std::uint64_t bytes, const CallOptions& options) const {
   std::string served;
   for (const auto& one : registered_) {
     if (one->header.collective != Collective::custom || one->header.name != options.algorithm)
       continue;
-    append(served, str(one->header.in_place ? " in place" : " out of place", ", ",
-                       format_bytes(one->min_bytes), " .. ",
+    append(served, str(' ', format_bytes(one->min_bytes), " .. ",
                        one->max_bytes == UINT64_MAX ? "any" : format_bytes(one->max_bytes), ", ",
                        name(one->header.protocol), ";"));
   }
@@ -273,15 +269,15 @@ Error Selection::refuse_custom(std::uint64_t bytes, bool in_place,
                   " cannot be run by the engine of this call's memory");
   served.pop_back();
   return misuse("program ", options.algorithm, " does not serve ", format_bytes(bytes),
-                in_place ? " in place" : " out of place", "; it is registered for", served);
+                "; it is registered for", served);
 }
 
 Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int root,
-                                 bool in_place, const CallOptions& call_options) {
+                                 const CallOptions& call_options) {
   if (!registered_.empty()) {
     CallOptions options = call_options;
     UNISONO_TRY(apply_forced(collective, options));
-    const Registered* found = find_registered(collective, bytes, root, in_place, options);
+    const Registered* found = find_registered(collective, bytes, root, options);
     if (found != nullptr)
       return Choice{nullptr, found->header.protocol, found->header.channels, found, {}};
   }
@@ -290,7 +286,7 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
     UNISONO_TRY(apply_forced(collective, options));
     UNISONO_TRY(check_refused(collective, options.algorithm));
   }
-  if (collective == Collective::custom) return refuse_custom(bytes, in_place, call_options);
+  if (collective == Collective::custom) return refuse_custom(bytes, call_options);
   const bool nothing_forced = forced_algorithms_.empty() && !forced_protocol_ &&
                               forced_channels_ == 0 && call_options.algorithm.empty() &&
                               !call_options.protocol && call_options.channels == 0;
@@ -318,7 +314,7 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   }
   if (options.protocol) choice.protocol = *options.protocol;
   if (options.channels > 0) choice.channels = options.channels;
-  const algorithm::Request wanted = request(collective, choice, root, in_place);
+  const algorithm::Request wanted = request(collective, choice, root, false);
   UNISONO_TRY(choice.entry->supports(wanted));
   if (const std::string why = why_not(choice.protocol); !why.empty())
     return misuse("protocol ", name(choice.protocol), " cannot be used: ", why);
@@ -338,7 +334,7 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
   CallOptions call;
   call.max_sms = options.max_sms;
   call.compute_overlap = options.compute_overlap;
-  UNISONO_ASSIGN(Choice choice, choose(collective, bytes, 0, options.in_place, call));
+  UNISONO_ASSIGN(Choice choice, choose(collective, bytes, 0, call));
   const int most = table_sms(collective, bytes, call);
   const PlanToRun to_run{choice.entry, choice.registered,
                          request(collective, choice, 0, options.in_place),

@@ -76,7 +76,8 @@ class Selection {
 
   // Leaves out the path, which the execution knows. An unknown algorithm is misuse, and the error
   // suggests near names. An algorithm that cannot serve says why.
-  Result<Choice> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
+  // All that it depends on is the same on all ranks: whether a call is in place is not.
+  Result<Choice> choose(Collective collective, std::uint64_t bytes, int root,
                         const CallOptions& options);
   // The header of a registered custom program, in place or not; misuse naming those that there are.
   Result<plan::Header> custom(std::string_view program) const;
@@ -128,11 +129,11 @@ class Selection {
   Status read_file(const std::string& path);
   Status apply_forced(Collective collective, CallOptions& options) const;
   const Registered* find_registered(Collective collective, std::uint64_t bytes, int root,
-                                    bool in_place, const CallOptions& options) const;
+                                    const CallOptions& options) const;
   // Misuse if a call asks for a program that the engine cannot run.
   Status check_refused(Collective collective, std::string_view program) const;
   // Why no registered custom program serves such a call.
-  Error refuse_custom(std::uint64_t bytes, bool in_place, const CallOptions& options) const;
+  Error refuse_custom(std::uint64_t bytes, const CallOptions& options) const;
   double block_bytes(Collective collective, std::uint64_t bytes) const;
 
   topo::Placement placement_;

@@ -8,6 +8,7 @@
 #include "engine/gpu/arithmetic.h"
 #include "engine/gpu/link.h"
 #include "engine/gpu/lower.h"
+#include "engine/gpu/relocated_buffers.h"
 #include "engine/gpu/specialised_kernel.h"
 #include "engine/reduce/scaling.h"
 #include "plan/chunk_layout.h"
@@ -44,14 +45,19 @@ class GpuExecution : public Execution {
  public:
   GpuExecution(const plan::Header& header, const plan::RankProgram& program,
                std::shared_ptr<const plan::Exchange> exchange, LoweredProgram lowered,
-               Resources& resources)
+               Resources& resources, bool in_place)
       : header_(header),
         rank_(program.rank),
         scratch_blocks_(program.scratch_blocks),
         lowered_(std::move(lowered)),
         resources_(resources),
         links_(lowered_.connections.size()),
-        specialised_(make_specialised_kernel(header, rank_, std::move(exchange))) {}
+        relocation_(Relocation::of(header, rank_, in_place)) {
+    // An exchange is the same in place and out of place.
+    plan::Header called = header;
+    called.in_place = in_place;
+    specialised_ = make_specialised_kernel(called, rank_, std::move(exchange));
+  }
 
   Status start(const Arguments& arguments) override;
   Result<bool> poll() override;
@@ -99,6 +105,7 @@ class GpuExecution : public Execution {
   LoweredProgram lowered_;
   Resources& resources_;
   std::vector<transport::Connection*> links_;
+  Relocation relocation_;  // of interpreted calls
   std::unique_ptr<SpecialisedKernel> specialised_;
   sys::cuda::Memory memory_;
   device::Program program_{};
@@ -242,13 +249,7 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   device::Launch launch{};
   launch.program = program_;
   launch.arithmetic = arithmetic_of(header_, arguments_);
-  launch.buffers[0] = reinterpret_cast<DeviceAddress>(arguments_.input);
-  launch.buffers[1] = reinterpret_cast<DeviceAddress>(arguments_.output);
-  if (scratch_blocks_ > 0 && arguments_.count > 0) {
-    const std::size_t bytes = static_cast<std::size_t>(scratch_blocks_) *
-                              static_cast<std::size_t>(arguments_.count) * size;
-    UNISONO_ASSIGN(launch.buffers[2], resources_.scratch(bytes));
-  }
+  UNISONO_TRY(place_buffers(resources_, relocation_, scratch_blocks_, arguments_, launch));
   launch.count = arguments_.count;
   const auto layout = plan::ChunkLayout::of(arguments_.count, header_.chunks_per_block,
                                             static_cast<std::int64_t>(size));
@@ -288,7 +289,9 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   launch.timeout_ns = arguments_.timeout_ns;
   launch.stamp = stamp();
   launch.posts = posts();
-  if (launch.posts != 0 && lowered_.has_addresses)
+  // Private memory is not known to peers.
+  if (launch.posts != 0 && lowered_.has_addresses &&
+      relocation_.way != Relocation::Way::private_memory)
     resources_.find_peer_mappings(arguments_.output, output_bytes(header_, rank_, arguments_),
                                   launch.peer_outputs);
   return launch;
@@ -305,7 +308,8 @@ bool GpuExecution::posts() const {
 
 Status GpuExecution::launch() {
   UNISONO_ASSIGN(device::Launch launch, prepare_launch());
-  if (launch.tiles == 0 || lowered_.blocks.empty()) return {};
+  if (launch.tiles == 0) return {};
+  if (lowered_.blocks.empty()) return copy_back(resources_, relocation_, arguments_, launch);
   const Engine& engine = resources_.engine();
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
   UNISONO_TRY(resources_.make_room(stream, static_cast<int>(lowered_.blocks.size())));
@@ -313,7 +317,8 @@ Status GpuExecution::launch() {
   const auto result = engine.interpret(lowered_.has_tokens)
                           .launch(static_cast<unsigned>(lowered_.blocks.size()),
                                   device::threads_per_block, stream, parameters);
-  return engine.device().check(result, "launching a plan's kernel");
+  UNISONO_TRY(engine.device().check(result, "launching a plan's kernel"));
+  return copy_back(resources_, relocation_, arguments_, launch);
 }
 
 // After the kernel that makes the sums, on its stream.
@@ -359,12 +364,12 @@ transport::Geometry link_geometry(const Options& options) {
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   const plan::RankProgram& program,
                                                   std::shared_ptr<const plan::Exchange> exchange,
-                                                  Resources& resources) {
+                                                  Resources& resources, bool in_place) {
   const Engine& engine = resources.engine();
   UNISONO_ASSIGN(LoweredProgram lowered,
                  lower_for(engine.options(), engine.max_blocks(), header, program));
   return std::unique_ptr<Execution>(std::make_unique<GpuExecution>(
-      header, program, std::move(exchange), std::move(lowered), resources));
+      header, program, std::move(exchange), std::move(lowered), resources, in_place));
 }
 
 }  // namespace unisono::engine::gpu

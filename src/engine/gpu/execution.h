@@ -245,10 +245,17 @@ inline int most_blocks(const Arguments& arguments, int wanted) {
 
 // Calls of one execution, and of executions that share a connection, must follow each other: on one
 // stream, or ordered by events. `exchange` is the whole plan's, null if it has none; specialised
-// kernels are chosen by it, the same on all ranks.
+// kernels are chosen by it, the same on all ranks. Calls are `in_place` on this rank or not; the
+// interpreter relocates the buffers of those that lie otherwise than the plan's.
 Result<std::unique_ptr<Execution>> make_execution(const plan::Header& header,
                                                   const plan::RankProgram& program,
                                                   std::shared_ptr<const plan::Exchange> exchange,
-                                                  Resources& resources);
+                                                  Resources& resources, bool in_place);
+// The calls' place is the plan's.
+inline Result<std::unique_ptr<Execution>> make_execution(
+    const plan::Header& header, const plan::RankProgram& program,
+    std::shared_ptr<const plan::Exchange> exchange, Resources& resources) {
+  return make_execution(header, program, std::move(exchange), resources, header.in_place);
+}
 
 }  // namespace unisono::engine::gpu
