@@ -127,6 +127,8 @@ Result<bool> OneSided::advance(CallState& call) {
     UNISONO_ASSIGN(const bool pushed, push(call, partner));
     UNISONO_ASSIGN(const bool pulled, pull(call, partner));
     partner.send->settle();
+    // The last of what is outgoing may wait for its connection, which nothing else asks then.
+    if (partner.send->has_pending()) UNISONO_TRY(partner.send->flush());
     moved |= pushed || pulled;
   }
   return moved;
