@@ -195,6 +195,23 @@ TEST(ControlGroup, ANewEpochRefusesWhatIsLeftOfTheOld) {
   });
 }
 
+// Also the epoch in which the job was assembled.
+TEST(ControlGroup, AnEpochIsOverOnceItsLastGroupIsLeft) {
+  auto results = bootstrap_all(2);
+  run_ranks(2, [&](int rank) {
+    std::unique_ptr<ControlGroup>& world = results[static_cast<std::size_t>(rank)]->world;
+    const auto epochs = world->open_epochs();
+    auto next = world->subgroup(99, std::vector<int>{0, 1});
+    ASSERT_TRUE(next.ok()) << next.error().describe();
+    EXPECT_FALSE(epochs->is_over(0));
+    world.reset();
+    // What the last owner of a group left to be done is done before.
+    EXPECT_TRUE((*next)->barrier(60 * second_ns).ok());
+    EXPECT_TRUE(epochs->is_over(0));
+    EXPECT_FALSE(epochs->is_over(1));
+  });
+}
+
 TEST(ControlGroup, BadMembersAreRefused) {
   auto results = bootstrap_all(2);
   ControlGroup& world = *results[0]->world;

@@ -51,7 +51,6 @@ Assembly::Assembly(ControlNode& node, const TreePlace& place, std::shared_ptr<Re
   for (const RankRange& child : place_.children()) children_.push_back({child, {}, {}, 0});
   if (keeps_addresses())
     census_.addresses.push_back(node_.is_started() ? node_.address().text() : std::string());
-  node_.open_group(group());
   node_.attach(group(), *this);
 }
 
