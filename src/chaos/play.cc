@@ -77,6 +77,8 @@ class Stage final : public Witness {
   }
   bool has_passing_strike() const override { return has_passing_strike_; }
   bool has_struck() const override { return out_.has_struck; }
+  bool has_harm() const override { return first_harm_ns_ != 0; }
+  bool is_struck(int rank) const override { return struck_.contains(rank); }
   void timed_out() override { has_timed_out_ = true; }
   bool has_timed_out() const override { return has_timed_out_; }
   std::optional<std::int64_t> killed_ns(int rank) const override {

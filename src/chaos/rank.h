@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,9 @@ class Witness {
   // it ends between a deadline and the judgement, nobody can tell any more whom it struck.
   virtual bool has_passing_strike() const = 0;
   virtual bool has_struck() const = 0;
+  virtual bool is_struck(int rank) const = 0;
+  // Something has struck, or a group was aborted, which may hold ranks up for some time.
+  virtual bool has_harm() const = 0;
   // A call has waited for its deadline on some rank: that may hold up others as long.
   virtual void timed_out() = 0;
   virtual bool has_timed_out() const = 0;
@@ -70,11 +74,16 @@ class Rank {
   };
 
   Result<Communicator> init();
+  Status make_network();
   void look_for_left_mail();
+  Status destroy(Communicator& communicator);
   void make(const Operation& operation);
   void call(const Operation& operation, Communicator& group);
   void calls_at_once(const Operation& operation, Communicator& group);
   void messages(const Operation& operation, Communicator& group);
+  void gets(const Operation& operation, const Communicator& group);
+  void register_plan(Communicator& group);
+  void look_for_the_past(const Communicator& group);
   void split(const Operation& operation, Communicator& group);
   void abort(const Operation& operation, Group& group);
   // Runs `act` and judges its outcome: the time that it took, and whom it blames. True: it
@@ -89,6 +98,7 @@ class Rank {
   void leave_group(const Error& error, const Communicator& group);
   // The ranks that remain make a communicator without the one that is to blame.
   void go_on_without(int culprit);
+  void leave_epoch();
   // Whether the seed asks for no second shrink, or it succeeded.
   bool shrink_again(Communicator before, const std::vector<int>& excluded);
   void check(const Operation& operation, int call, const Communicator& group,
@@ -102,13 +112,17 @@ class Rank {
   Witness& witness_;
   std::map<int, Group> groups_;
   std::weak_ptr<comm::ControlNode> node_;
-  Canaries canaries_;  // what calls could write to
+  std::unique_ptr<transport::Transport> network_;
+  std::set<std::uint64_t> over_;  // identities of the communicators that it has destroyed
+  Canaries canaries_;             // what calls could write to
+  std::uint32_t left_epoch_ = 0;  // it is in no older one
   int splits_ = 0;
   std::int64_t begun_ns_ = 0;     // of what it judges
   std::uint64_t number_ = 0;      // of the operation that it is at
   int group_ = 0;                 // likewise
   bool may_be_refused_ = false;   // it names an algorithm, which may not serve it
   std::uint64_t resumes_at_ = 0;  // operations before that number are left out
+  bool has_shrunk_ = false;       // and has not left the older epoch yet
   bool has_left_ = false;
 };
 

@@ -1,5 +1,6 @@
 // What a rank does with a communicator that has failed.
 #include <algorithm>
+#include <utility>
 
 #include "base/str.h"
 #include "base/try.h"
@@ -60,10 +61,29 @@ void Rank::go_on_without(int culprit) {
   };
   if (judge("shrink", str("shrink without rank ", culprit), before, shrink) &&
       judge("shrink", "agreement on where to go on", made, agree) && shrink_again(before, list)) {
-    static_cast<void>(all.communicator.destroy());
+    static_cast<void>(destroy(all.communicator));
     all.communicator = std::move(made);
     all.is_over = false;
+    has_shrunk_ = true;
   } else {
+    has_left_ = true;
+  }
+}
+
+// Once nothing of this rank refers to the old group any more, which is then left.
+void Rank::leave_epoch() {
+  if (!std::exchange(has_shrunk_, false) || has_left_) return;
+  left_epoch_ = 1;
+  Communicator& all = groups_[0].communicator;
+  const std::int32_t one = 1;
+  std::int32_t sum = 0;
+  const auto meet = [&] {
+    return all.all_reduce(&one, &sum, 1, DataType::int32, ReduceOperation::sum);
+  };
+  if (judge("shrink", "meeting once the old group is left", all, meet)) {
+    look_for_the_past(all);
+  } else {
+    groups_[0].is_over = true;
     has_left_ = true;
   }
 }
@@ -87,7 +107,7 @@ bool Rank::shrink_again(Communicator before, const std::vector<int>& excluded) {
   if (sum != again.size())
     witness_.found_wrong(
         str("rank ", rank_, " counts ", sum, " ranks in the second shrink to ", again.size()));
-  static_cast<void>(again.destroy());
+  static_cast<void>(destroy(again));
   return true;
 }
 

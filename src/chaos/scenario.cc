@@ -62,7 +62,8 @@ constexpr std::uint64_t aborts = 97;
 Operation::Kind kind_of(std::uint64_t drawn) {
   if (drawn < 55) return Operation::Kind::call;
   if (drawn < 70) return Operation::Kind::calls_at_once;
-  if (drawn < 86) return Operation::Kind::messages;
+  if (drawn < 79) return Operation::Kind::messages;
+  if (drawn < 86) return Operation::Kind::gets;
   if (drawn < aborts) return Operation::Kind::split;
   return Operation::Kind::abort;
 }
@@ -108,6 +109,8 @@ std::string describe(const Operation& operation) {
       return str(operation.calls, " at once: ", call, of);
     case Operation::Kind::messages:
       return str("messages of ", operation.count, " ", name(operation.type), " round the ring", of);
+    case Operation::Kind::gets:
+      return str("gets of ", operation.count, " ", name(operation.type), " round the ring", of);
     case Operation::Kind::split:
       return str("split into ", operation.colors, of);
     case Operation::Kind::abort:

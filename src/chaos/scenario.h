@@ -18,7 +18,7 @@ struct Options {
 
 // Something that the ranks of a group do together, in the order of the list.
 struct Operation {
-  enum class Kind : std::uint8_t { call, calls_at_once, messages, split, abort };
+  enum class Kind : std::uint8_t { call, calls_at_once, messages, gets, split, abort };
   Kind kind = Kind::call;
   int group = 0;  // 0: all ranks; n: what the n-th split made, where this rank has one
   Collective collective = Collective::all_reduce;

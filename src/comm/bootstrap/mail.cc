@@ -216,9 +216,10 @@ bool ControlNode::is_retired(const MessageKey& key) const {
   return std::find(retired_.begin(), retired_.end(), group) != retired_.end();
 }
 
-std::size_t ControlNode::retired_messages() const {
-  return static_cast<std::size_t>(std::ranges::count_if(
-      mail_, [this](const auto& mail) { return is_retired(mail.first.first); }));
+std::vector<MessageKey> ControlNode::unclaimed() const {
+  std::vector<MessageKey> out;
+  for (const auto& mail : mail_) out.push_back(mail.first.first);
+  return out;
 }
 
 void ControlNode::open_group(GroupId group) {

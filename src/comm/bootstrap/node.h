@@ -164,8 +164,8 @@ class ControlNode {
   // Its messages are dropped, those that wait and those that come.
   void forget_group(GroupId group);
   const std::shared_ptr<OpenEpochs>& epochs() const { return epochs_; }
-  // Messages in the mailbox that no call can take any more; there are none.
-  std::size_t retired_messages() const;
+  // What the messages in the mailbox are for, one key a queue.
+  std::vector<MessageKey> unclaimed() const;
 
   // Notified whenever anything above may have changed.
   sys::WaitQueue& changed() { return changed_; }
