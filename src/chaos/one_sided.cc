@@ -17,25 +17,33 @@ using plan::output;
 using plan::ProgramBuilder;
 using plan::scratch;
 
+constexpr int put_chunks = 2;
+
+// Each chunk is put from a place that another rank's overwrites when it has come.
 plan::RankProgram put_block(int ranks, int rank) {
-  constexpr int chunks = 2;
+  constexpr int chunks = put_chunks;
   ProgramBuilder program(rank);
+  program.need_scratch(ranks - 1);
   program.block(0, -1, -1).copy(input(0), output(rank * chunks), chunks);
   for (int step = 1; step < ranks; ++step) {
-    BlockBuilder block = program.block(0, (rank + step) % ranks, (rank + ranks - step) % ranks);
+    const int from = (rank + ranks - step) % ranks;
+    const int place = (step - 1) * chunks;
+    BlockBuilder block = program.block(0, (rank + step) % ranks, from);
+    block.copy(input(0), scratch(place), chunks);
     for (int chunk = 0; chunk < chunks; ++chunk)
       block.step({.operation = Operation::put,
-                  .source = input(chunk),
+                  .source = scratch(place + chunk),
                   .destination = output(rank * chunks + chunk)});
     block.step({.operation = Operation::signal});
     block.step({.operation = Operation::wait});
+    block.copy(output(from * chunks), scratch(place), chunks);
   }
   return program.take();
 }
 
 plan::RankProgram read_and_put_sum(int ranks, int rank) {
   ProgramBuilder program(rank);
-  program.need_scratch(1);
+  program.need_scratch(2);
   BlockBuilder sum = program.block(0, -1, -1);
   sum.copy(input(rank), scratch(rank));
   std::vector<int> peers;
@@ -49,9 +57,12 @@ plan::RankProgram read_and_put_sum(int ranks, int rank) {
   for (const int peer : peers) {
     BlockBuilder block = program.block(0, peer, peer);
     block.step({.operation = Operation::barrier});
-    block.step({.operation = Operation::put, .source = scratch(rank), .destination = output(rank)});
+    block.step({.operation = Operation::put,
+                .source = scratch(rank),
+                .destination = scratch(ranks + rank)});
     block.step({.operation = Operation::signal});
     block.step({.operation = Operation::wait});
+    block.copy(scratch(ranks + peer), output(peer));
   }
   return program.take();
 }
@@ -64,7 +75,7 @@ std::string one_sided_plan(Collective collective, int ranks) {
   out.header.name = gathers ? "put_all_gather" : "read_all_reduce";
   out.header.collective = collective;
   out.header.ranks = ranks;
-  out.header.chunks_per_block = gathers ? 2 : ranks;
+  out.header.chunks_per_block = gathers ? put_chunks : ranks;
   plan::set_blocks(out.header);
   for (int rank = 0; rank < ranks; ++rank)
     out.programs.push_back(gathers ? put_block(ranks, rank) : read_and_put_sum(ranks, rank));

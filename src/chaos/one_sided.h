@@ -8,7 +8,8 @@
 namespace unisono::chaos {
 
 // All-gathers put each block into every output. In all-reduces a rank reads one chunk of all
-// inputs, and puts the sum everywhere once all of its thread blocks have met.
+// inputs, and puts the sum into every scratch once all of its thread blocks have met; the others
+// copy it from there.
 std::string one_sided_plan(Collective collective, int ranks);
 
 }  // namespace unisono::chaos
