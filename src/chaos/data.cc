@@ -140,6 +140,19 @@ Buffers make_buffers(const Operation& operation, int call, const std::vector<int
   return out;
 }
 
+Call call_of(const Operation& operation, int ranks, Buffers& buffers) {
+  Call out;
+  out.collective = operation.collective;
+  out.input = buffers.input.empty() ? nullptr : buffers.input.data();
+  out.output = buffers.output.empty() ? nullptr : buffers.output.data();
+  out.count = operation.count;
+  out.type = operation.type;
+  out.operation = operation.operation;
+  out.root = operation.root % ranks;
+  out.options.algorithm = operation.algorithm;
+  return out;
+}
+
 std::optional<std::string> check(const Operation& operation, int call,
                                  const std::vector<int>& members, int me, const Buffers& buffers) {
   const auto ranks = static_cast<int>(members.size());

@@ -1,6 +1,8 @@
 // The data of chaos: what each rank gives, and what the result must be.
 #pragma once
 
+#include <unisono/communicator.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -18,6 +20,8 @@ struct Buffers {
 
 // `members` are the group's ranks by their numbers in the job, `me` this one's place.
 Buffers make_buffers(const Operation& operation, int call, const std::vector<int>& members, int me);
+// The call of a group of so many ranks.
+Call call_of(const Operation& operation, int ranks, Buffers& buffers);
 // What is wrong with the output, if anything.
 std::optional<std::string> check(const Operation& operation, int call,
                                  const std::vector<int>& members, int me, const Buffers& buffers);

@@ -21,9 +21,11 @@ constexpr std::uint32_t refused_channel = first_own_channel - 1;
 constexpr std::uint32_t last_epoch = UINT32_MAX;
 // Past every delay of a healthy network.
 constexpr std::int64_t refusal_ns = 100'000'000;
-// More than ranks that nothing struck are apart, and so little that calls of others, which wait for
-// this rank, do not time out.
-constexpr std::int64_t gets_timeout_ns = 30'000'000;
+// In jobs where something has struck: so little that calls of others, which wait for this rank, do
+// not time out.
+constexpr std::int64_t harmed_timeout_ns = 30'000'000;
+// Elsewhere, as long as a call has at least: no healthy rank is later.
+constexpr std::int64_t healthy_timeout_ns = 200'000'000;
 constexpr std::byte untouched{0x5a};
 
 transport::ConnectionRequest request_of(const Communicator& group, int peer, std::uint32_t epoch,
@@ -73,8 +75,10 @@ void Rank::gets(const Operation& operation, const Communicator& group) {
       UNISONO_ASSIGN(
           from, OwnConnection::open(*network_, request_of(group, behind, last_epoch, channel)));
     }
-    const std::int64_t until_ns = now_ns() + gets_timeout_ns;
-    GetRound gets(*surroundings_.world, *to, from ? *from : *to, until_ns);
+    const auto gives_up = [&, begun_ns = now_ns()] {
+      return now_ns() - begun_ns > (witness_.has_harm() ? harmed_timeout_ns : healthy_timeout_ns);
+    };
+    GetRound gets(*surroundings_.world, *to, from ? *from : *to, gives_up);
     return gets.run(own, got, [&] { check(operation, got == wanted, owner); });
   };
   if (const Status status = round(); status.ok()) {

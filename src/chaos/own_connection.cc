@@ -49,7 +49,7 @@ Status GetRound::wait(OwnConnection& awaited, const std::function<Result<bool>()
     UNISONO_ASSIGN(const bool does, holds());
     if (does) return {};
     UNISONO_TRY(awaited->check_peer());
-    if (world_.now_ns() >= until_ns_)
+    if (gives_up_())
       return timeout_error(awaited->peer(), "rank ", awaited->peer(),
                            " does not take part in gets in time");
     sleep(world_);

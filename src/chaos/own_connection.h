@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "sys/world.h"
 #include "transport/transport.h"
@@ -40,8 +41,10 @@ class GetRound {
  public:
   static constexpr transport::Geometry geometry{.region_bytes = sizeof(transport::RemoteMemory),
                                                 .signals = 2};
-  GetRound(sys::World& world, OwnConnection& ahead, OwnConnection& behind, std::int64_t until_ns)
-      : world_(world), ahead_(ahead), behind_(behind), until_ns_(until_ns) {}
+  // `gives_up` tells whether it has taken too long.
+  GetRound(sys::World& world, OwnConnection& ahead, OwnConnection& behind,
+           std::function<bool()> gives_up)
+      : world_(world), ahead_(ahead), behind_(behind), gives_up_(std::move(gives_up)) {}
 
   // Exposes `own`, and returns once `got` is complete and the one ahead needs `own` no more. `look`
   // is called as soon as the gets are complete.
@@ -54,7 +57,7 @@ class GetRound {
   sys::World& world_;
   OwnConnection& ahead_;
   OwnConnection& behind_;
-  const std::int64_t until_ns_;
+  const std::function<bool()> gives_up_;
 };
 
 // Whether a peer refuses the connection, because its epoch is over there. A timeout if it says

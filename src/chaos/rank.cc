@@ -50,19 +50,6 @@ bool makes_communicators(std::string_view phase) {
   return phase == "init" || phase == "split" || phase == "shrink" || phase == "register";
 }
 
-Call call_of(const Operation& operation, int ranks, Buffers& buffers) {
-  Call out;
-  out.collective = operation.collective;
-  out.input = buffers.input.empty() ? nullptr : buffers.input.data();
-  out.output = buffers.output.empty() ? nullptr : buffers.output.data();
-  out.count = operation.count;
-  out.type = operation.type;
-  out.operation = operation.operation;
-  out.root = operation.root % ranks;
-  out.options.algorithm = operation.algorithm;
-  return out;
-}
-
 // A message to the rank `step` places on, and that from as far back.
 struct Ring {
   std::vector<std::byte> sent;
@@ -158,12 +145,12 @@ Status Rank::destroy(Communicator& communicator) {
   return communicator.destroy();
 }
 
-// Judged by what this rank has destroyed, not by what the library takes for over.
+// Judged by what this rank has destroyed, too, not only by what the library takes for over.
 void Rank::look_for_left_mail() {
   const auto node = node_.lock();
   if (!node) return;
   for (const comm::MessageKey& key : node->unclaimed())
-    if (over_.contains(key.communicator) || key.epoch < left_epoch_)
+    if (node->is_retired(key) || over_.contains(key.communicator) || key.epoch < left_epoch_)
       witness_.found_wrong(str("rank ", rank_, " keeps messages of communicator ", key.communicator,
                                " (epoch ", key.epoch, "), which is over"));
 }
@@ -264,6 +251,7 @@ void Rank::split(const Operation& operation, Communicator& group) {
 
 // The others are in a call, or come to one, that the aborter never makes.
 void Rank::abort(const Operation& operation, Group& group) {
+  if (operation.calls % 2 == 0) return abort_midway(operation, group);
   Communicator of = group.communicator;
   const int aborter = operation.root % of.size();
   if (of.rank() == aborter) {

@@ -86,6 +86,7 @@ class Rank {
   void look_for_the_past(const Communicator& group);
   void split(const Operation& operation, Communicator& group);
   void abort(const Operation& operation, Group& group);
+  void abort_midway(Operation operation, Group& group);
   // Runs `act` and judges its outcome: the time that it took, and whom it blames. True: it
   // succeeded.
   bool judge(std::string_view phase, const std::string& what, const Communicator& group,

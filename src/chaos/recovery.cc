@@ -70,6 +70,32 @@ void Rank::go_on_without(int culprit) {
   }
 }
 
+// In a call of so many elements that they are under way to the aborter's output when it gives up.
+void Rank::abort_midway(Operation operation, Group& group) {
+  constexpr std::int64_t most_elements = 6'000;
+  operation.count = most_elements - operation.count % 3'000;
+  operation.algorithm.clear();
+  Communicator of = group.communicator;
+  const std::vector<int> members = of.world_ranks();
+  Buffers buffers = make_buffers(operation, 0, members, of.rank());
+  const Call made = call_of(operation, of.size(), buffers);
+  const std::string what = describe(operation) + " in a call";
+  if (of.rank() == operation.root % of.size()) {
+    witness_.begins(rank_, "abort", operation.group);
+    witness_.saw(rank_, what);
+    auto work = of.submit(made);
+    surroundings_.world->sleep(
+        static_cast<std::int64_t>(hash(scenario_.seed, operation.number, 78) % 200'000));
+    witness_.aborts(rank_);
+    of.abort();
+    if (work.ok()) static_cast<void>(work->wait());
+  } else if (judge("aborted", "call at the " + what, of, [&] { return of.run(made); })) {
+    check(operation, 0, of, buffers);
+  }
+  canaries_.keep(operation, std::move(buffers.output));
+  group.is_over = true;
+}
+
 // Once nothing of this rank refers to the old group any more, which is then left.
 void Rank::leave_epoch() {
   if (!std::exchange(has_shrunk_, false) || has_left_) return;

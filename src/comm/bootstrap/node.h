@@ -164,6 +164,8 @@ class ControlNode {
   // Its messages are dropped, those that wait and those that come.
   void forget_group(GroupId group);
   const std::shared_ptr<OpenEpochs>& epochs() const { return epochs_; }
+  // Whether no call of this process can take such messages any more.
+  bool is_retired(const MessageKey& key) const;
   // What the messages in the mailbox are for, one key a queue.
   std::vector<MessageKey> unclaimed() const;
 
@@ -219,7 +221,6 @@ class ControlNode {
   sys::Task<void> leave_to_others(Link& link);
   bool deposit(int peer, const MessageKey& key, std::vector<std::byte> payload);
   std::optional<std::vector<std::byte>> take_mail(int peer, const MessageKey& key);
-  bool is_retired(const MessageKey& key) const;
 
   sys::World& world_;
   const int rank_;
