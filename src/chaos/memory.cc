@@ -28,14 +28,16 @@ constexpr std::int64_t harmed_timeout_ns = 30'000'000;
 constexpr std::int64_t healthy_timeout_ns = 200'000'000;
 constexpr std::byte untouched{0x5a};
 
-transport::ConnectionRequest request_of(const Communicator& group, int peer, std::uint32_t epoch,
-                                        std::uint32_t channel) {
-  return {.key = {group.id(), epoch, channel},
-          .ranks = group.size(),
-          .self = group.rank(),
-          .peer = peer,
-          .peer_address = str(group.world_ranks()[static_cast<std::size_t>(peer)]),
-          .geometry = GetRound::geometry};
+Result<std::unique_ptr<OwnConnection>> open_to(transport::Transport& network,
+                                               const Communicator& group, int peer,
+                                               std::uint32_t epoch, std::uint32_t channel) {
+  const std::string address = str(group.world_ranks()[static_cast<std::size_t>(peer)]);
+  return OwnConnection::open(network, {.key = {group.id(), epoch, channel},
+                                       .ranks = group.size(),
+                                       .self = group.rank(),
+                                       .peer = peer,
+                                       .peer_address = address,
+                                       .geometry = GetRound::geometry});
 }
 
 }  // namespace
@@ -68,12 +70,10 @@ void Rank::gets(const Operation& operation, const Communicator& group) {
   witness_.saw(rank_, "begins " + what);
   const auto round = [&]() -> Status {
     const auto channel = first_own_channel + static_cast<std::uint32_t>(operation.number);
-    UNISONO_ASSIGN(auto to,
-                   OwnConnection::open(*network_, request_of(group, ahead, last_epoch, channel)));
+    UNISONO_ASSIGN(auto to, open_to(*network_, group, ahead, last_epoch, channel));
     std::unique_ptr<OwnConnection> from;
     if (ahead != behind) {
-      UNISONO_ASSIGN(
-          from, OwnConnection::open(*network_, request_of(group, behind, last_epoch, channel)));
+      UNISONO_ASSIGN(from, open_to(*network_, group, behind, last_epoch, channel));
     }
     const auto gives_up = [&, begun_ns = now_ns()] {
       return now_ns() - begun_ns > (witness_.has_harm() ? harmed_timeout_ns : healthy_timeout_ns);
@@ -109,8 +109,7 @@ void Rank::look_for_the_past(const Communicator& group) {
   const int peer = (group.rank() + 1) % group.size();
   const int peer_in_job = group.world_ranks()[static_cast<std::size_t>(peer)];
   const auto refused = [&]() -> Result<bool> {
-    UNISONO_ASSIGN(auto connection,
-                   OwnConnection::open(*network_, request_of(group, peer, 0, refused_channel)));
+    UNISONO_ASSIGN(auto connection, open_to(*network_, group, peer, 0, refused_channel));
     return is_refused(*surroundings_.world, *connection, now_ns() + refusal_ns);
   }();
   const bool is_excused =
