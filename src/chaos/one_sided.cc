@@ -12,7 +12,6 @@ namespace {
 
 using plan::BlockBuilder;
 using plan::input;
-using plan::Operation;
 using plan::output;
 using plan::ProgramBuilder;
 using plan::scratch;
@@ -31,11 +30,11 @@ plan::RankProgram put_block(int ranks, int rank) {
     BlockBuilder block = program.block(0, (rank + step) % ranks, from);
     block.copy(input(0), scratch(place), chunks);
     for (int chunk = 0; chunk < chunks; ++chunk)
-      block.step({.operation = Operation::put,
+      block.step({.operation = plan::Operation::put,
                   .source = scratch(place + chunk),
                   .destination = output(rank * chunks + chunk)});
-    block.step({.operation = Operation::signal});
-    block.step({.operation = Operation::wait});
+    block.step({.operation = plan::Operation::signal});
+    block.step({.operation = plan::Operation::wait});
     block.copy(output(from * chunks), scratch(place), chunks);
   }
   return program.take();
@@ -48,20 +47,20 @@ plan::RankProgram read_and_put_sum(int ranks, int rank) {
   sum.copy(input(rank), scratch(rank));
   std::vector<int> peers;
   for (int step = 1; step < ranks; ++step) peers.push_back((rank + step) % ranks);
-  sum.step({.operation = Operation::read_reduce,
+  sum.step({.operation = plan::Operation::read_reduce,
             .source = input(rank),
             .destination = scratch(rank),
             .peers = peers});
   sum.copy(scratch(rank), output(rank));
-  sum.step({.operation = Operation::barrier});
+  sum.step({.operation = plan::Operation::barrier});
   for (const int peer : peers) {
     BlockBuilder block = program.block(0, peer, peer);
-    block.step({.operation = Operation::barrier});
-    block.step({.operation = Operation::put,
+    block.step({.operation = plan::Operation::barrier});
+    block.step({.operation = plan::Operation::put,
                 .source = scratch(rank),
                 .destination = scratch(ranks + rank)});
-    block.step({.operation = Operation::signal});
-    block.step({.operation = Operation::wait});
+    block.step({.operation = plan::Operation::signal});
+    block.step({.operation = plan::Operation::wait});
     block.copy(scratch(ranks + peer), output(peer));
   }
   return program.take();

@@ -9,8 +9,8 @@ using sys::cuda::DeviceAddress;
 
 constexpr std::size_t private_alignment = 256;
 
-Status copy(Resources& resources, const Arguments& arguments, DeviceAddress to, DeviceAddress from,
-            std::size_t bytes) {
+Status copy_on_stream(Resources& resources, const Arguments& arguments, DeviceAddress to,
+                      DeviceAddress from, std::size_t bytes) {
   if (bytes == 0) return {};
   const sys::cuda::Device& device = resources.engine().device();
   const sys::cuda::Current current(device);
@@ -45,15 +45,15 @@ Status place_buffers(Resources& resources, const Relocation& relocation, int scr
   input = memory + Relocation::bytes(arguments, relocation.input_at);
   if (relocation.way == Relocation::Way::private_memory)
     output = memory + Relocation::bytes(arguments, relocation.output_at);
-  return copy(resources, arguments, input, given,
-              Relocation::bytes(arguments, relocation.input_blocks));
+  return copy_on_stream(resources, arguments, input, given,
+                        Relocation::bytes(arguments, relocation.input_blocks));
 }
 
 Status copy_back(Resources& resources, const Relocation& relocation, const Arguments& arguments,
                  const device::Launch& launch) {
   if (relocation.way != Relocation::Way::private_memory) return {};
-  return copy(resources, arguments, reinterpret_cast<DeviceAddress>(arguments.output),
-              launch.buffers[1], Relocation::bytes(arguments, relocation.output_blocks));
+  return copy_on_stream(resources, arguments, reinterpret_cast<DeviceAddress>(arguments.output),
+                        launch.buffers[1], Relocation::bytes(arguments, relocation.output_blocks));
 }
 
 }  // namespace unisono::engine::gpu
