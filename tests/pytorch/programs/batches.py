@@ -218,6 +218,8 @@ def callbacks_compute_while_a_batch_is_open():
         return x.clone()
 
     called = dist.irecv(torch.zeros(2), LEFT, tag=5).get_future().then(callback)
+    # A callback of a message that is there already would run on this thread, which has yet to send.
+    dist.barrier()
     with manager(None, here(), async_ops=True) as batch:
         dist.isend(mine((4,)), RIGHT)
         in_thread(lambda: dist.send(mine((2,)), RIGHT, tag=5)).join()
