@@ -31,7 +31,7 @@ else()
 endif()
 
 # No test may hang the suite; the longest under a sanitizer on two cores stays well below this.
-set(UNISONO_TEST_TIMEOUT_SECONDS 600)
+set(UNISONO_TEST_TIMEOUT_SECONDS 1800)
 
 include("${PROJECT_SOURCE_DIR}/tests/rest_tier.cmake")
 
