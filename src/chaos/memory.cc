@@ -1,5 +1,5 @@
-// What a rank does with the memory of others: gets over connections of its own, plans of one-sided
-// steps; and a connection of an epoch that is over.
+// A rank gets from the memory of others over connections of its own, registers plans of one-sided
+// steps, and tries a connection of an epoch that is over.
 #include <algorithm>
 
 #include "base/error.h"
@@ -42,7 +42,7 @@ Result<std::unique_ptr<OwnConnection>> open_to(transport::Transport& network,
 
 }  // namespace
 
-// Of its own, since communicators hand theirs to nobody. Its ranks share their epochs.
+// Communicators hand their transports to nobody, so the rank makes one. It shares the job's epochs.
 Status Rank::make_network() {
   const auto node = node_.lock();
   transport::TransportOptions options;

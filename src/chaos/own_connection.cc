@@ -12,7 +12,7 @@ namespace {
 
 using transport::RemoteMemory;
 
-// What a rank tells the other: where its memory is, and that it has got all that it wanted.
+// A rank tells the other where its memory is, and that it has got all that it wanted.
 constexpr int exposed_signal = 0;
 constexpr int done_signal = 1;
 constexpr std::int64_t look_interval_ns = 1'000'000;
@@ -89,10 +89,10 @@ Status GetRound::run(std::span<std::byte> own, std::span<std::byte> got,
 
 Result<bool> is_refused(sys::World& world, OwnConnection& connection, std::int64_t until_ns) {
   while (world.now_ns() < until_ns) {
-    const auto ready = connection->ready();
+    auto ready = connection->ready();
     if (!ready.ok() && ready.error().reason == FailureReason::left) return true;
-    UNISONO_ASSIGN(const bool is_ready, connection->ready());
-    if (is_ready) return false;
+    if (!ready.ok()) return ready.take_error();
+    if (*ready) return false;
     sleep(world);
   }
   return timeout_error(connection->peer(), "rank ", connection->peer(),

@@ -15,7 +15,7 @@ class OwnConnection {
  public:
   static Result<std::unique_ptr<OwnConnection>> open(transport::Transport& network,
                                                      const transport::ConnectionRequest& request);
-  // What it exposes is exposed no more, and what is under way goes nowhere.
+  // Unless is_done() was called, it gives up: its memory is exposed no more, nothing arrives later.
   ~OwnConnection();
   OwnConnection(const OwnConnection&) = delete;
   OwnConnection& operator=(const OwnConnection&) = delete;

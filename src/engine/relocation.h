@@ -18,12 +18,12 @@ namespace unisono::engine {
 struct Relocation {
   enum class Way : std::uint8_t {
     none,
-    // Of a plan that is out of place: it reads a private copy of the input.
+    // The plan is out of place: it reads a private copy of the input.
     private_input,
-    // Of a plan that is in place: its memory is the caller's output, to which the input is copied.
+    // The plan is in place: its memory is the caller's output, to which the input is copied.
     in_output,
-    // Of a plan that is in place: its memory is private, because the output has no room for all of
-    // it. The input is copied there, and the output from there at the end.
+    // The plan is in place: its memory is private, because the output has no room for all of it.
+    // The input is copied there, and the output from there at the end.
     private_memory,
   };
   Way way = Way::none;

@@ -94,7 +94,7 @@ TEST(Plans, WhichOneServesIsTheSameOnAllRanks) {
   }
 }
 
-// Of a registration of both texts for two ranks.
+// Both texts are registered together, for two ranks.
 bool has_form_in_place(const std::string& out_of_place, const std::string& in_place) {
   const std::string texts[] = {in_place, out_of_place};
   const auto read = read_registration(texts, 0, 2, 2, 0, UINT64_MAX);

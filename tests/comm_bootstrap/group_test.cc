@@ -205,7 +205,7 @@ TEST(ControlGroup, AnEpochIsOverOnceItsLastGroupIsLeft) {
     ASSERT_TRUE(next.ok()) << next.error().describe();
     EXPECT_FALSE(epochs->is_over(0));
     world.reset();
-    // What the last owner of a group left to be done is done before.
+    // The barrier runs on the loop, after what the last owner of the old group left to be done.
     EXPECT_TRUE((*next)->barrier(60 * second_ns).ok());
     EXPECT_TRUE(epochs->is_over(0));
     EXPECT_FALSE(epochs->is_over(1));

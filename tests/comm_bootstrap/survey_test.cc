@@ -84,7 +84,7 @@ class Hosts {
   int asked() const { return answering_->asked; }
 
  private:
-  // What threads that answer use. They may run on for longer than who asked them waits, and than
+  // Threads that answer use this. They may run on for longer than who asked them waits, and than
   // the test.
   struct Answering {
     std::chrono::milliseconds delay{0};

@@ -166,7 +166,7 @@ class ControlNode {
   const std::shared_ptr<OpenEpochs>& epochs() const { return epochs_; }
   // Whether no call of this process can take such messages any more.
   bool is_retired(const MessageKey& key) const;
-  // What the messages in the mailbox are for, one key a queue.
+  // These keys have messages in the mailbox.
   std::vector<MessageKey> unclaimed() const;
 
   // Notified whenever anything above may have changed.

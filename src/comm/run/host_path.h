@@ -50,7 +50,7 @@ class HostPath final : public CallPath {
   int usable_slots() const { return job_->fifo_options().usable_slots(); }
 
  private:
-  // Of calls that are in place or not, whichever the program is.
+  // The same for calls in place or not, whichever the program is: what differs is relocated.
   Result<std::unique_ptr<engine::Execution>> make_relocated(const Plans::Program& made);
   HostPath(const std::shared_ptr<Job>& job, const Identity& identity,
            const std::vector<int>& world_ranks, int nodes);

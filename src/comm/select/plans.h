@@ -88,7 +88,7 @@ class Plans {
   std::string why_not(const Registered& plan) const {
     return selection_.why_not(plan.header.protocol);
   }
-  // Of calls in place or not.
+  // It serves calls in place, or those that are not.
   Result<std::unique_ptr<engine::Execution>> make(const Registered& plan, bool in_place);
   Result<engine::Execution*> execution(const Choice& choice, Collective collective, int root,
                                        bool in_place);

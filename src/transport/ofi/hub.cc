@@ -206,7 +206,7 @@ void Hub::read_completions() {
     is_empty = false;
     for (long i = 0; i < count; ++i) {
       const fi_cq_data_entry& entry = entries[static_cast<std::size_t>(i)];
-      // Messages may bring immediates, too; peers send none, but whoever knows the address can.
+      // No peer sends a message that brings an immediate, but whoever knows the address can.
       const bool is_write = (entry.flags & FI_REMOTE_CQ_DATA) != 0 && (entry.flags & FI_RECV) == 0;
       if (is_write) {
         on_immediate(static_cast<std::uint32_t>(entry.data));

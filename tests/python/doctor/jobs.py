@@ -149,7 +149,7 @@ def _harm(job: Job, random_: random.Random) -> None:
         program[place : place + 2] = program[place : place + 2][::-1]
 
 
-# Of a slow rank, at a time. It idles before it makes a call and before it starts it.
+# A slow rank idles for at most so many steps before it makes a call, and again before it starts it.
 _MOST_IDLE_STEPS = 6
 
 

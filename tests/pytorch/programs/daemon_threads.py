@@ -26,7 +26,7 @@ def exchange(other: int) -> None:
         work.wait()
 
 
-# What the thread does all the time, or once: a receive that nothing is sent to waits for ever.
+# The thread does this all the time, or once: a receive that nothing is sent to waits for ever.
 WAYS: dict[str, Callable[[int], object]] = {
     "all_reduce": lambda _: dist.all_reduce(torch.ones(1000)),
     "destroyed": lambda _: dist.all_reduce(torch.ones(1000)),
