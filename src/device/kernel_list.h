@@ -47,11 +47,11 @@
   KERNEL(ll128, any, 2, 112)          \
   KERNEL(ll128, any, 4, 128)          \
   KERNEL(ll128, any, 8, 168)          \
-  KERNEL(ll128, float16, 2, 96)       \
+  KERNEL(ll128, float16, 2, 104)      \
   KERNEL(ll128, float16, 4, 112)      \
-  KERNEL(ll128, bfloat16, 2, 96)      \
+  KERNEL(ll128, bfloat16, 2, 104)     \
   KERNEL(ll128, bfloat16, 4, 112)     \
-  KERNEL(ll128, float32, 2, 96)       \
+  KERNEL(ll128, float32, 2, 104)      \
   KERNEL(ll128, float32, 4, 120)      \
   KERNEL(zero_copy, any, 2, 96, 112)  \
   KERNEL(zero_copy, any, 4, 120, 112) \

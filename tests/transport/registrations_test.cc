@@ -127,21 +127,51 @@ TEST_F(RegistrationsTest, MemoryIsToldWhenItIsFirstAskedForAndFoundAgain) {
   const auto other = allocate();
   std::array<sys::cuda::DeviceAddress, 2> by_rank{};
   owner_->find(other.address(), bytes, by_rank);
-  EXPECT_TRUE(owner_->has_wanted());
+  EXPECT_TRUE(owner_->has_news());
   EXPECT_EQ(by_rank[1], 0U);
   EXPECT_EQ(owner_->shared_bytes(), bytes);
   const Record told = next_record();
   EXPECT_EQ(told.kind, Record::Kind::piece);
   EXPECT_EQ(told.address, other.address());
   EXPECT_EQ(owner_->shared_bytes(), 2 * bytes);
-  EXPECT_FALSE(owner_->has_wanted());
 
   owner_->find(other.address() + 50, 10, by_rank);
   EXPECT_TRUE(owner_->add(other.address() + 50, 10));
-  EXPECT_FALSE(owner_->has_wanted());
   EXPECT_EQ(owner_->shared_bytes(), 2 * bytes);
   for (int i = 0; i < 20; ++i) advance();
   EXPECT_FALSE(peer_->take());
+}
+
+// A call looks for news as long as there may be some: what is known only when somebody happens to
+// look makes calls slow until then.
+TEST_F(RegistrationsTest, ThereIsNewsFromTheFirstUseOfMemoryToTheLastAnswer) {
+  EXPECT_TRUE(owner_->has_news()) << "rank 1 has not answered";
+  answer(memory_.address());
+  EXPECT_TRUE(test::eventually([&] {
+    advance();
+    return !owner_->has_news();
+  }));
+  const auto other = allocate();
+  std::array<sys::cuda::DeviceAddress, 2> by_rank{};
+  owner_->find(other.address(), bytes, by_rank);
+  EXPECT_TRUE(owner_->has_news()) << "it is not told";
+  told_ = next_record();
+  EXPECT_TRUE(owner_->has_news()) << "it is not answered";
+  answer(0);
+  EXPECT_FALSE(owner_->has_news());
+}
+
+// Also for a rank whose own memory is known to all.
+TEST_F(RegistrationsTest, WhatAnotherRankTellsIsNews) {
+  answer(memory_.address());
+  EXPECT_FALSE(owner_->has_news());
+  peer_->send({.kind = Record::Kind::gone, .region = 7});
+  EXPECT_TRUE(test::eventually([&] {
+    peer_->progress();
+    return owner_->has_news();
+  }));
+  owner_->advance(true);
+  EXPECT_FALSE(owner_->has_news());
 }
 
 TEST_F(RegistrationsTest, MemoryThatIsFreedIsNotUsedAndThePeerIsTold) {

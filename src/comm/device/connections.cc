@@ -190,7 +190,7 @@ void DeviceConnections::share_memory() {
 
 void DeviceConnections::share_new_memory() {
   const std::unique_lock lock(registrations_mutex_, std::try_to_lock);
-  if (lock && registrations_ && registrations_->has_wanted()) registrations_->advance(!is_busy());
+  if (lock && registrations_ && registrations_->has_news()) registrations_->advance(!is_busy());
 }
 
 Status DeviceConnections::register_memory(const void* data, std::size_t bytes,

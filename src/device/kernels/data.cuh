@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "device/all_pairs.h"
 #include "device/copy/local.cuh"
@@ -12,6 +13,7 @@ namespace unisono::device {
 
 // At any alignment, cut short by the end of the data, scaled, of every type and operation.
 struct AnyData {
+  using Sums = AnyData;
   __device__ static std::uint64_t load_word(const Arithmetic& arithmetic, const Byte* at,
                                             std::int64_t bytes) {
     const std::uint64_t word = device::load_word(at, bytes);
@@ -39,10 +41,14 @@ struct AnyData {
   __device__ static void scale_loaded(const Arithmetic&, uint4 (&)[units]) {}
 };
 
+template <class Format>
+struct PlainSums;
+
 // Whole and aligned, and sums of one type; averages of 2 and 4 ranks.
 template <class Format>
 struct PlainData {
   using Element = Format;
+  using Sums = PlainSums<Format>;
   __device__ static std::uint64_t load_word(const Arithmetic&, const Byte* at, std::int64_t bytes) {
     return bytes > 0 ? *reinterpret_cast<const std::uint64_t*>(at) : 0;
   }
@@ -69,7 +75,7 @@ struct PlainData {
   }
 };
 
-// The same without averages: a loop is faster without the question.
+// The same without averages: code is faster without the question.
 template <class Format>
 struct PlainSums : PlainData<Format> {
   template <int units>
@@ -84,7 +90,7 @@ struct DataOfKind<DataKind::any> {
 };
 template <>
 struct DataOfKind<DataKind::plain> {
-  using Data = PlainData<Float32>;
+  using Data = PlainSums<Float32>;
 };
 template <>
 struct DataOfKind<DataKind::float16> {
@@ -101,5 +107,14 @@ struct DataOfKind<DataKind::float32> {
 // As a row of kernel_list.h says.
 template <DataKind kind>
 using DataOf = typename DataOfKind<kind>::Data;
+
+// Runs a call with the shortest code that does it: run(Data{}).
+template <class Data, class Run>
+__device__ __forceinline__ void run_with(const Arithmetic& arithmetic, const Run& run) {
+  if constexpr (!std::is_same_v<Data, typename Data::Sums>) {
+    if (arithmetic.scales_input != 0) return run(Data{});
+  }
+  run(typename Data::Sums{});
+}
 
 }  // namespace unisono::device

@@ -320,7 +320,9 @@ __device__ __forceinline__ void run_ll128(const Ll128Launch& launch) {
   extern "C" __global__ void __launch_bounds__(ll128_threads, 1)                       \
       unisono_##family##_##data##_##most(const __grid_constant__ Ll128Launch launch) { \
     constexpr bool posts = KernelFamily::family == KernelFamily::zero_copy;            \
-    run_ll128<most, DataOf<DataKind::data>, posts>(launch);                            \
+    run_with<DataOf<DataKind::data>>(launch.arithmetic, [&](auto data_of_call) {       \
+      run_ll128<most, decltype(data_of_call), posts>(launch);                          \
+    });                                                                                \
   }
 // NOLINTEND(bugprone-macro-parentheses)
 UNISONO_LL128_KERNELS(UNISONO_LL128_KERNEL)

@@ -287,7 +287,9 @@ __device__ __forceinline__ void run_ll(const LlLaunch& launch) {
 #define UNISONO_LL_KERNEL(family, data, most, ...)                                  \
   extern "C" __global__ void __launch_bounds__(threads_per_block, 1)                \
       unisono_##family##_##data##_##most(const __grid_constant__ LlLaunch launch) { \
-    run_ll<ll_kind(KernelFamily::family), most, DataOf<DataKind::data>>(launch);    \
+    run_with<DataOf<DataKind::data>>(launch.arithmetic, [&](auto data_of_call) {    \
+      run_ll<ll_kind(KernelFamily::family), most, decltype(data_of_call)>(launch);  \
+    });                                                                             \
   }
 // NOLINTEND(bugprone-macro-parentheses)
 UNISONO_LL_KERNELS(UNISONO_LL_KERNEL)

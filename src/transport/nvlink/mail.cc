@@ -28,8 +28,8 @@ void Mail::progress() {
 }
 
 Status Mail::move() {
-  UNISONO_ASSIGN(const bool ready, connection_->ready());
-  if (!ready) return {};
+  UNISONO_ASSIGN(is_ready_, connection_->ready());
+  if (!is_ready_) return {};
   UNISONO_TRY(connection_->progress());
   // Acquire: the peer's reads of a slot before it is written again.
   const std::uint64_t taken = connection_->signals()[taken_signal].load(std::memory_order_acquire);
@@ -59,6 +59,12 @@ Status Mail::move() {
     told_ = taken_;
   }
   return {};
+}
+
+bool Mail::has_arrived() const {
+  // Relaxed: move() acquires what is then taken.
+  return is_ready_ && failure_.ok() &&
+         connection_->signals()[arrived_signal].load(std::memory_order_relaxed) != taken_;
 }
 
 std::optional<Record> Mail::take() {

@@ -47,6 +47,8 @@ class Mail {
   void progress();
   // A peer error that names it where it sent what it must not.
   const Status& failure() const { return failure_; }
+  // Whether records have arrived that were not taken.
+  bool has_arrived() const;
   // The next record that had arrived at the last progress(). Its contents are the peer's word.
   std::optional<Record> take();
   std::size_t memory_bytes() const { return connection_->memory_bytes(); }
@@ -57,6 +59,7 @@ class Mail {
 
   std::unique_ptr<Connection> connection_;
   Status failure_;
+  bool is_ready_ = false;
   std::deque<Record> outbox_;
   // What is being put must stay as it is.
   std::array<Record, slots> sending_;

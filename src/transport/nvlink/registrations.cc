@@ -126,6 +126,7 @@ Registrations::Region* Registrations::make_region(DeviceAddress data, std::size_
   region->views.resize(mails_.size());
   for (const auto& mail : mails_) region->has_answered.push_back(mail == nullptr);
   tell(*region);
+  awaits_answers_ = true;
   regions_.push_back(std::move(region));
   return regions_.back().get();
 }
@@ -155,6 +156,11 @@ void Registrations::drop_regions_that_are_gone() {
   std::erase(regions_, nullptr);
 }
 
+bool Registrations::has_news() const {
+  return !wanted_.empty() || awaits_answers_ ||
+         std::ranges::any_of(mails_, [](const auto& mail) { return mail && mail->has_arrived(); });
+}
+
 void Registrations::advance(bool is_idle) {
   for (const Wanted& wanted : wanted_) add(wanted.data, wanted.bytes);
   wanted_.clear();
@@ -172,6 +178,7 @@ void Registrations::advance(bool is_idle) {
     }
     if (has_heard) mails_[peer]->progress();
   }
+  if (awaits_answers_) awaits_answers_ = !all_have_answered();
   if (is_idle) unused_.clear();
 }
 

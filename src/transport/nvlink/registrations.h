@@ -40,8 +40,8 @@ class Registrations {
   // By rank, where it reaches own memory [data, data + bytes), in its addresses; 0 where it does
   // not. What is not known is made known by the next advance(). Valid as long as the memory is.
   void find(DeviceAddress data, std::size_t bytes, std::span<DeviceAddress> by_rank);
-  // Whether find() was asked for what is not known.
-  bool has_wanted() const { return !wanted_.empty(); }
+  // Whether advance() has something to tell, to hear, or to wait for.
+  bool has_news() const;
   // Makes known what [data, data + bytes) lies in, at once. False: it cannot be shared.
   bool add(DeviceAddress data, std::size_t bytes);
   // Whether every rank that is reached at all has said what it makes of all that it was told.
@@ -84,6 +84,7 @@ class Registrations {
   std::set<std::uint64_t> refused_;              // allocations that cannot be shared
   std::uint64_t next_region_ = 1;
   std::int64_t looked_ns_ = 0;
+  bool awaits_answers_ = false;  // from a rank that is reached
   bool has_said_why_not_ = false;
 };
 
