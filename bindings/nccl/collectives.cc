@@ -38,16 +38,9 @@ ncclResult_t check(const char* function, ncclComm& comm, ncclDataType_t type, st
 // What the call's configuration leaves open is the communicator's.
 void set_options(const ncclComm& comm, const Given& given, Call& call) {
   CallOptions& options = call.options;
-  if (host_memory_stands_in()) {
-    options.policy.reset();
-    options.max_sms = 0;
-    return;
-  }
+  if (host_memory_stands_in()) return;
   options.stream = given.stream;
-  if (comm.config.max_sms > 0)
-    options.max_sms =
-        options.max_sms == 0 ? comm.config.max_sms : std::min(options.max_sms, comm.config.max_sms);
-  if (!options.policy && comm.config.prefers_zero_sm) options.policy = Policy::zero_sm;
+  apply(comm.config, options);
   // NCCL treats the policy as a hint, too: reductions run in kernels all the same.
   if (is_reduction(given.collective)) options.policy.reset();
 }

@@ -139,8 +139,11 @@ ncclResult_t read_config(const ncclConfig_t* given, Config& out) {
       result != ncclSuccess)
     return result;
   if (is_set(config.blocking)) out.is_blocking = config.blocking == 1;
-  if (is_set(config.maxCTAs)) out.max_sms = config.maxCTAs;
-  if (is_set(config.CTAPolicy)) out.prefers_zero_sm = has_zero(config.CTAPolicy);
+  if (is_set(config.maxCTAs)) out.options.max_sms = config.maxCTAs;
+  if (is_set(config.CTAPolicy)) {
+    out.options.policy.reset();
+    if (has_zero(config.CTAPolicy)) out.options.policy = Policy::zero_sm;
+  }
   if (is_set(config.numRmaCtx)) out.contexts = config.numRmaCtx;
   if (is_set(config.numRmaSig)) out.signals = config.numRmaSig;
   if (out.contexts > signals_of_a_pair / out.signals)
@@ -149,6 +152,11 @@ ncclResult_t read_config(const ncclConfig_t* given, Config& out) {
         text("the configuration's numRmaCtx is ", out.contexts, " and its numRmaSig ", out.signals,
              "; there are ", signals_of_a_pair, " signals between two ranks, in all contexts"));
   return ncclSuccess;
+}
+
+void apply(const Config& config, CallOptions& options) {
+  options.limit_sms(config.options.max_sms);
+  if (!options.policy) options.policy = config.options.policy;
 }
 
 ncclResult_t read_call_config(const char* function, const ncclCollConfig_t& given,

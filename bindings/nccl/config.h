@@ -12,10 +12,9 @@ namespace unisono::nccl {
 // sharing with a parent, ...) are checked and accepted.
 struct Config {
   bool is_blocking = true;
-  int max_sms = 0;               // maxCTAs; 0: none is named
-  bool prefers_zero_sm = false;  // CTAPolicy has NCCL_CTA_POLICY_ZERO
-  int contexts = 1;              // numRmaCtx
-  int signals = 1;               // numRmaSig, of each context
+  CallOptions options;  // of all calls: maxCTAs limits the SMs, CTAPolicy may name zero_sm
+  int contexts = 1;     // numRmaCtx
+  int signals = 1;      // numRmaSig, of each context
 };
 
 // `given` may be null: `out` stays as it is.
@@ -23,10 +22,12 @@ ncclResult_t read_config(const ncclConfig_t* given, Config& out);
 
 // The options of one call.
 struct CallConfig {
-  CallOptions options;          // max_sms, policy, algorithm, protocol, tag
+  CallOptions options;          // the limit on SMs, policy, algorithm, protocol, tag
   bool forces_choice = true;    // else another plan serves where the one that is named does not
   cudaEvent_t event = nullptr;  // to be recorded on the stream before the call
 };
+// What the call's options leave open is the communicator's; the lower limit on SMs holds.
+void apply(const Config& config, CallOptions& options);
 ncclResult_t read_call_config(const char* function, const ncclCollConfig_t& given, CallConfig& out);
 
 }  // namespace unisono::nccl

@@ -9,12 +9,10 @@
 namespace unisono::nccl {
 namespace {
 
-MessageOptions options_on(void* stream, const Config& config) {
-  MessageOptions options;
-  if (host_memory_stands_in()) return options;
+CallOptions options_on(void* stream, const Config& config) {
+  if (host_memory_stands_in()) return {};
+  CallOptions options = config.options;
   options.stream = stream;
-  options.max_sms = config.max_sms;
-  if (config.prefers_zero_sm) options.policy = Policy::zero_sm;
   return options;
 }
 

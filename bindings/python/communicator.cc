@@ -106,10 +106,10 @@ Work submit_messages(Communicator& communicator, const std::vector<const Message
                      int max_sms) {
   std::vector<Message> all;
   for (const Message* message : messages) all.push_back(*message);
-  const MessageOptions options{.timeout = duration_of(timeout, "timeout"),
-                               .stream = stream_of(stream),
-                               .policy = policy_of(policy),
-                               .max_sms = max_sms};
+  const CallOptions options{.timeout = duration_of(timeout, "timeout"),
+                            .stream = stream_of(stream),
+                            .policy = policy_of(policy),
+                            .max_sms = max_sms};
   return take(without_gil([&] { return communicator.submit(all, options); }));
 }
 

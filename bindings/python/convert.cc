@@ -54,8 +54,7 @@ ExplainOptions explain_options(std::string_view type, std::string_view operation
                                int max_sms, bool compute_overlap) {
   ExplainOptions out{.operation = operation_of(operation),
                      .in_place = in_place,
-                     .max_sms = max_sms,
-                     .compute_overlap = compute_overlap};
+                     .options = {.max_sms = max_sms, .compute_overlap = compute_overlap}};
   if (!type.empty()) out.type = data_type_of(type);
   return out;
 }

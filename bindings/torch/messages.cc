@@ -97,7 +97,7 @@ Backend::Started Backend::endCoalescing() {
                            std::move(batch->holding), std::move(parts));
   Communicator& members = connected(name);
   const auto work = follow(c10d::OpType::COALESCED, name, std::move(batch->holding));
-  const MessageOptions options{.timeout = timeout_.load()};
+  const CallOptions options{.timeout = timeout_.load()};
   Status refused;
   const auto start = [&](std::span<const Message> messages) {
     if (messages.empty() || !refused.ok()) return;

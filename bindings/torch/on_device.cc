@@ -62,7 +62,7 @@ Backend::Started Backend::start_on_device(c10d::OpType type, const char* name, c
   profile(name, holding, true);
   const ProfiledScope scope(name, holding);
   if (!messages.empty()) {
-    const MessageOptions options{.timeout = timeout_.load(), .stream = stream.native_handle()};
+    const CallOptions options{.timeout = timeout_.load(), .stream = stream.native_handle()};
     check(take(members.submit(messages, options), name).wait(), name);
   }
   holding.finish();

@@ -21,6 +21,7 @@
 // blame.
 #pragma once
 
+#include <unisono/call_options.h>
 #include <unisono/explanation.h>
 #include <unisono/result.h>
 #include <unisono/settings.h>
@@ -63,31 +64,6 @@ struct InitOptions {
   // For this communicator and its children, instead of what the environment has. What a process has
   // one of (UNISONO_LOG, UNISONO_SIMD) is taken from the environment alone.
   SettingValues settings;
-};
-
-// Choices for one call; the defaults let the selection table choose.
-struct CallOptions {
-  std::string algorithm;  // "ring"; see `unisono plan list`
-  std::optional<Protocol> protocol;
-  int channels = 0;
-  std::chrono::nanoseconds timeout{0};  // 0: the communicator's
-  // A cudaStream_t or CUstream, possibly null for the default stream: the buffers are device
-  // memory. Nothing: they are host memory.
-  std::optional<void*> stream = std::nullopt;
-  // For a call on a stream, the same on all ranks. zero_sm serves what combines no elements:
-  // all_gather, all_to_all, all_to_all_v, broadcast, gather, scatter and messages; the others are
-  // misuse. Nothing: the communicator's.
-  std::optional<Policy> policy = std::nullopt;
-  // The limit on thread blocks, and so on SMs, of its kernels. Where every plan of a collective
-  // needs more, the plan that needs fewest runs. Misuse if a plan is named and needs more. 0: the
-  // communicator's limit, which may be any number.
-  int max_sms = 0;
-  // For a call on a stream, the same on all ranks: computation overlaps with it. A large
-  // all-reduce, all-gather or reduce-scatter between few ranks then launches a small grid, if its
-  // buffers are mapped on all ranks and max_sms is not as small already.
-  bool compute_overlap = false;
-  // For the record, which shows it; it changes nothing else.
-  std::uint64_t tag = 0;
 };
 
 // One call. `count` is in elements: of each rank's contribution for all_gather and gather, of each
@@ -160,17 +136,6 @@ struct Message {
 };
 inline constexpr int max_tag = (1 << 30) - 1;
 
-// Choices for one group of messages.
-struct MessageOptions {
-  std::chrono::nanoseconds timeout{0};  // 0: the communicator's
-  // See CallOptions. Messages between devices have tag 0 and a peer that is named.
-  std::optional<void*> stream = std::nullopt;
-  // See CallOptions; the same on all ranks. But every peer takes one SM for each
-  // direction, whatever max_sms is.
-  std::optional<Policy> policy = std::nullopt;
-  int max_sms = 0;
-};
-
 struct ConnectionMemory {
   int peer = 0;
   int channel = 0;
@@ -235,12 +200,12 @@ class Communicator {
   Status barrier(const CallOptions& options = {});
 
   Status send(const void* data, std::int64_t count, DataType type, int peer,
-              const MessageOptions& options = {});
+              const CallOptions& options = {});
   Status recv(void* data, std::int64_t count, DataType type, int peer,
-              const MessageOptions& options = {});
+              const CallOptions& options = {});
   // Starts all messages together; complete when all are. Sends and receives between two ranks match
   // in order; a send to the own rank needs a receive from it in the same group.
-  Result<Work> submit(std::span<const Message> messages, const MessageOptions& options = {});
+  Result<Work> submit(std::span<const Message> messages, const CallOptions& options = {});
 
   // A registered program whose collective is its own (Collective::custom), by its name. `count` is
   // the elements of one of the blocks that it has on every rank, custom_blocks(); input and output

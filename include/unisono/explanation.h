@@ -1,6 +1,7 @@
 // Why a call takes the plan that it takes: what Communicator::explain returns.
 #pragma once
 
+#include <unisono/call_options.h>
 #include <unisono/types.h>
 
 #include <cstdint>
@@ -10,13 +11,12 @@
 
 namespace unisono {
 
-// What else is asked of a call. The members mean what those of Call and CallOptions mean.
+// What else is asked of a call. The members mean what those of Call mean.
 struct ExplainOptions {
   std::optional<DataType> type;  // nothing: any
   ReduceOperation operation = ReduceOperation::sum;
   bool in_place = false;
-  int max_sms = 0;
-  bool compute_overlap = false;
+  CallOptions options = {};
 };
 
 // A plan that could serve the call, and what the cost model says of it.

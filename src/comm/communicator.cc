@@ -25,6 +25,12 @@ Error no_communicator() {
   return misuse("this Communicator is empty: make one with Communicator::init or split");
 }
 
+// A message that asks for nothing else runs at once.
+bool is_plain(const CallOptions& options) {
+  return !options.stream && options.timeout.count() == 0 && options.tag == 0 &&
+         !options.names_plan();
+}
+
 }  // namespace
 
 // In a process that was forked meanwhile nothing will ever happen to it: status() says so.
@@ -89,13 +95,8 @@ const std::vector<int>& Communicator::world_ranks() const {
 
 Status Communicator::run(const Call& call) {
   if (!core_) return no_communicator();
-  Status status;
-  if (!core_->try_run_inline(call, status)) {
-    comm::Task task;
-    UNISONO_TRY(comm::or_out_of_memory(core_->rank, [&] { return core_->prepare(call, task); }));
-    status = core_->scheduler->run(task);
-  }
-  return status;
+  if (Status status; core_->try_run_inline(comm::view_of(call), status)) return status;
+  return core_->run_as_task(call);
 }
 
 Result<Work> Communicator::submit(const Call& call) {
@@ -125,8 +126,7 @@ Result<Work> Communicator::submit(const Call& call) {
   });
 }
 
-Result<Work> Communicator::submit(std::span<const Message> messages,
-                                  const MessageOptions& options) {
+Result<Work> Communicator::submit(std::span<const Message> messages, const CallOptions& options) {
   if (!core_) return no_communicator();
   return comm::or_out_of_memory(core_->rank, [&]() -> Result<Work> {
     auto state = std::make_shared<Work::State>();
@@ -141,21 +141,21 @@ Result<Work> Communicator::submit(std::span<const Message> messages,
 }
 
 Status Communicator::send(const void* data, std::int64_t count, DataType type, int peer,
-                          const MessageOptions& options) {
+                          const CallOptions& options) {
   const Message message{
       .is_send = true, .send_data = data, .count = count, .type = type, .peer = peer};
-  const bool is_plain = !options.stream && options.timeout.count() == 0;
-  if (Status status; core_ && is_plain && core_->try_run_inline(message, status)) return status;
+  if (Status status; core_ && is_plain(options) && core_->try_run_inline(message, status))
+    return status;
   UNISONO_ASSIGN(Work work, submit(std::span(&message, 1), options));
   return work.wait();
 }
 
 Status Communicator::recv(void* data, std::int64_t count, DataType type, int peer,
-                          const MessageOptions& options) {
+                          const CallOptions& options) {
   const Message message{
       .is_send = false, .recv_data = data, .count = count, .type = type, .peer = peer};
-  const bool is_plain = !options.stream && options.timeout.count() == 0;
-  if (Status status; core_ && is_plain && core_->try_run_inline(message, status)) return status;
+  if (Status status; core_ && is_plain(options) && core_->try_run_inline(message, status))
+    return status;
   UNISONO_ASSIGN(Work work, submit(std::span(&message, 1), options));
   return work.wait();
 }
@@ -268,14 +268,9 @@ Result<Explanation> Communicator::explain(Collective collective, std::uint64_t b
   if (device == nullptr || device->plans() == nullptr)
     return core_->host->plans()->explain(collective, bytes, options);
   // With what the communicator's settings say of all calls.
-  Call call;
-  call.collective = collective;
-  call.options.max_sms = options.max_sms;
-  call.options.compute_overlap = options.compute_overlap;
-  UNISONO_ASSIGN(const comm::CallPath::Means means, device->means_of(call));
+  UNISONO_ASSIGN(const comm::CallPath::Means means, device->means_of(collective, options.options));
   ExplainOptions settled = options;
-  settled.max_sms = means.options.max_sms;
-  settled.compute_overlap = means.options.compute_overlap;
+  settled.options = means.options;
   auto explanation = means.plans->explain(collective, bytes, settled);
   if (!explanation.ok()) return explanation;
   if (const std::string& why = device->connections().why_staged(); !why.empty())

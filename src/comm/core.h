@@ -82,13 +82,11 @@ struct Communicator::Core {
   mutable std::atomic<std::int64_t> dumped_ns{0};  // when the record was last written; 0: never
   std::uint64_t dumps_asked = 0;                   // by peers, at the last look
 
-  // Runs the call at once, on what was prepared for the last one like it or is prepared now; false
-  // if it must go as a task, which also tells what is wrong with it.
-  bool try_run_inline(const Call& call, Status& outcome);
+  // Two doors. Runs the call at once, on what was prepared for the last one like it or is prepared
+  // now; false if it must go as a task, which also tells what is wrong with it.
+  bool try_run_inline(const comm::CallView& call, Status& outcome);
   bool try_run_inline(const Message& message, Status& outcome);
-  // The same in less time: false unless the last call in host memory of this collective was the
-  // same, with the same buffers.
-  bool run_cached(const comm::CallView& call, Status& outcome);
+  Status run_as_task(const Call& call);
   // The path of calls on streams; null before the first of these.
   comm::DevicePath* device() const { return device_.load(std::memory_order_acquire); }
   // What decides the shape of a call's buffers.
@@ -96,8 +94,7 @@ struct Communicator::Core {
   // Fills the task for a call: checks it, selects, finds or makes the execution.
   Status prepare(const Call& call, comm::Task& task);
   bool can_choose(const Call& call);
-  Status prepare(std::span<const Message> messages, const MessageOptions& options,
-                 comm::Task& task);
+  Status prepare(std::span<const Message> messages, const CallOptions& options, comm::Task& task);
   // Usable at all: of this process, neither destroyed nor failed, on the device either.
   Status usable();
   // The same, but that it may be suspended.
@@ -125,8 +122,9 @@ struct Communicator::Core {
   // The thread that destroys the communicator holds the progress lock while connections close, so
   // that state read under the lock stays valid.
   bool try_begin_inline();
-  Status prepare_for_repeats(const Call& call, comm::CallPath& path,
+  Status prepare_for_repeats(const comm::CallView& call, comm::CallPath& path,
                              comm::PreparedCollective& prepared);
+  void set_own(const CallOptions& options, comm::PreparedCall& call) const;
   void run_inline(comm::PreparedCall& call, Status& outcome);
 
   // Collective: all ranks make their first call on a stream together.

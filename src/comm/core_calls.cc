@@ -10,15 +10,6 @@
 
 namespace unisono {
 
-namespace {
-
-comm::CallView view_of(const Call& call) {
-  return {call.collective, call.input,     call.output, call.count,
-          call.type,       call.operation, call.root,   call.options};
-}
-
-}  // namespace
-
 void Communicator::Core::stamp(comm::Task& task) {
   const std::int64_t now = scheduler->now_ns();
   if (task.entry.is_message()) {
@@ -29,7 +20,7 @@ void Communicator::Core::stamp(comm::Task& task) {
     task.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
   }
   task.entry.scheduled_ns = now;
-  task.deadline_ns = now + task.arguments.timeout_ns;
+  task.deadline_ns = now + task.arguments.timeout_ns();
 }
 
 // The host's plans hold all that is registered.
@@ -38,9 +29,10 @@ Result<plan::Header> Communicator::Core::shape_of(const Call& call) {
   return comm::shape_of(call, size);
 }
 
-Status Communicator::Core::prepare_for_repeats(const Call& call, comm::CallPath& path,
+Status Communicator::Core::prepare_for_repeats(const comm::CallView& view, comm::CallPath& path,
                                                comm::PreparedCollective& prepared) {
   prepared.execution = nullptr;
+  const Call call = comm::call_of(view);
   UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
   bool in_place = false;
   UNISONO_TRY(comm::check_call(call, shape, rank, in_place));
@@ -49,15 +41,25 @@ Status Communicator::Core::prepare_for_repeats(const Call& call, comm::CallPath&
     prepared.execution = nullptr;
     return selected;
   }
-  const std::uint64_t block = comm::block_bytes(call);
+  const std::uint64_t block = comm::block_bytes(view);
   prepared.input_bytes = block * static_cast<std::uint64_t>(plan::input_blocks_of(shape, rank));
   prepared.output_bytes = block * static_cast<std::uint64_t>(plan::output_blocks_of(shape, rank));
   prepared.count = call.count;
   prepared.root = call.root;
-  prepared.options = call.options;
+  prepared.asked = call.options;
   prepared.in_place = in_place;
   prepared.kind = ++kinds_;
   return {};
+}
+
+// What ranks need not agree on may differ from the call that it was prepared for.
+inline void Communicator::Core::set_own(const CallOptions& options,
+                                        comm::PreparedCall& call) const {
+  CallOptions& own = call.arguments.options;
+  own.stream = options.stream;
+  own.timeout =
+      options.timeout.count() > 0 ? options.timeout : std::chrono::nanoseconds(timeout_ns);
+  call.entry.tag = options.tag;
 }
 
 inline bool Communicator::Core::try_begin_inline() {
@@ -68,7 +70,7 @@ inline bool Communicator::Core::try_begin_inline() {
   return false;
 }
 
-bool Communicator::Core::try_run_inline(const Call& call, Status& outcome) {
+bool Communicator::Core::try_run_inline(const comm::CallView& call, Status& outcome) {
   // Blocks of unequal size are not described by `count`.
   if (call.collective == Collective::all_to_all_v || call.collective == Collective::custom ||
       checks_calls)
@@ -81,7 +83,7 @@ bool Communicator::Core::try_run_inline(const Call& call, Status& outcome) {
   if (!try_begin_inline()) return false;
   comm::PreparedCollective& prepared = path->prepared(call.collective);
   const bool same_buffers = prepared.has_buffers(call.input, call.output);
-  bool is_ready = prepared.serves(view_of(call));
+  bool is_ready = prepared.serves(call);
   if (!is_ready || (!same_buffers && comm::is_in_place(call, rank) != prepared.in_place))
     is_ready = comm::or_out_of_memory(rank, [&] {
                  return prepare_for_repeats(call, *path, prepared);
@@ -95,24 +97,16 @@ bool Communicator::Core::try_run_inline(const Call& call, Status& outcome) {
   }
   prepared.arguments.input = call.input;
   prepared.arguments.output = call.output;
-  prepared.arguments.is_on_stream = call.options.stream.has_value();
-  prepared.arguments.stream = call.options.stream.value_or(nullptr);
-  prepared.arguments.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
+  prepared.arguments.pre_multiplier = call.multiplier;
+  set_own(call.options, prepared);
   run_inline(prepared, outcome);
   return true;
 }
 
-bool Communicator::Core::run_cached(const comm::CallView& call, Status& outcome) {
-  if (call.options.stream || checks_calls ||
-      call.operation == ReduceOperation::pre_multiplied_sum || !try_begin_inline())
-    return false;
-  comm::PreparedCollective& prepared = host->prepared(call.collective);
-  if (!prepared.has_buffers(call.input, call.output) || !prepared.serves(call)) {
-    scheduler->end_inline();
-    return false;
-  }
-  run_inline(prepared, outcome);
-  return true;
+Status Communicator::Core::run_as_task(const Call& call) {
+  comm::Task task;
+  UNISONO_TRY(comm::or_out_of_memory(rank, [&] { return prepare(call, task); }));
+  return scheduler->run(task);
 }
 
 inline void Communicator::Core::run_inline(comm::PreparedCall& call, Status& outcome) {
@@ -132,7 +126,7 @@ bool Communicator::Core::try_run_inline(const Message& message, Status& outcome)
   }
   comm::PointToPoint::PreparedMessage& prepared = **found;
   if (prepared.kind == 0) prepared.kind = ++kinds_;
-  prepared.arguments.timeout_ns = timeout_ns;
+  prepared.arguments.options.timeout = std::chrono::nanoseconds(timeout_ns);
   prepared.number = next_messages.fetch_add(1, std::memory_order_relaxed);
   scheduler->run_inline(prepared, outcome);
   prepared.end();
@@ -160,7 +154,7 @@ Status Communicator::Core::check_and_select(const Call& call, comm::Task& task) 
   bool in_place = false;
   UNISONO_TRY(comm::check_call(call, shape, rank, in_place));
   UNISONO_ASSIGN(const comm::CallPath* path, path_for(call.options.stream));
-  UNISONO_TRY(path->check(call));
+  UNISONO_TRY(path->check(comm::view_of(call)));
   task.in_order = true;
   return select(call, *path, in_place, task);
 }
@@ -168,19 +162,17 @@ Status Communicator::Core::check_and_select(const Call& call, comm::Task& task) 
 Status Communicator::Core::select(const Call& call, const comm::CallPath& path, bool in_place,
                                   comm::PreparedCall& prepared) {
   const int root = has_root(call.collective) ? call.root : 0;
-  std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
+  std::uint64_t bytes =
+      comm::call_bytes(call.collective, size, comm::block_bytes(comm::view_of(call)));
   if (call.collective == Collective::custom) {
     UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
     bytes *= static_cast<std::uint64_t>(std::max(shape.input_blocks, shape.output_blocks));
   }
-  UNISONO_ASSIGN(const comm::CallPath::Means means, path.means_of(call));
+  UNISONO_ASSIGN(comm::CallPath::Means means, path.means_of(call.collective, call.options));
   prepared.arguments = comm::arguments_of(call);
-  prepared.arguments.max_sms = means.options.max_sms;
-  prepared.arguments.compute_overlap = means.options.compute_overlap;
-  if (call.options.timeout.count() <= 0) prepared.arguments.timeout_ns = timeout_ns;
+  prepared.arguments.options = std::move(means.options);
   UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
-                 means.plans->choose(call.collective, bytes, root, in_place, means.options,
-                                     prepared.arguments));
+                 means.plans->choose(call.collective, bytes, root, in_place, prepared.arguments));
   prepared.execution = chosen.execution;
   prepared.arguments.path = chosen.choice.path;
   prepared.entry.collective = call.collective;
@@ -197,18 +189,18 @@ Status Communicator::Core::select(const Call& call, const comm::CallPath& path, 
   return {};
 }
 
-Status Communicator::Core::prepare(std::span<const Message> messages, const MessageOptions& options,
+Status Communicator::Core::prepare(std::span<const Message> messages, const CallOptions& options,
                                    comm::Task& task) {
   UNISONO_TRY(usable());
   for (const Message& message : messages)
     UNISONO_TRY(comm::check_message(message, rank, size, messages.size()));
-  UNISONO_TRY(comm::check_max_sms(options.max_sms, rank));
+  UNISONO_TRY(comm::check_options_of_messages(options, rank));
   if (options.stream)
     for (const Message& message : messages)
       UNISONO_TRY(comm::check_message_on_stream(message, rank));
   UNISONO_ASSIGN(comm::CallPath* const path, path_for(options.stream));
   UNISONO_TRY(path->prepare(messages, options, task));
-  task.arguments.timeout_ns = options.timeout.count() > 0 ? options.timeout.count() : timeout_ns;
+  set_own(options, task);
   stamp(task);
   return {};
 }
@@ -221,7 +213,7 @@ Result<std::uint64_t> Communicator::Core::exchange(const void* mine, void* all, 
   call.count = static_cast<std::int64_t>(bytes);
   call.type = DataType::uint8;
   comm::Task task;
-  UNISONO_TRY(select(call, *host, comm::is_in_place(call, rank), task));
+  UNISONO_TRY(select(call, *host, comm::is_in_place(comm::view_of(call), rank), task));
   task.in_order = true;
   stamp(task);
   UNISONO_TRY(scheduler->run(task));

@@ -9,25 +9,17 @@ namespace unisono {
 Status Communicator::run_named(Collective collective, const void* input, void* output,
                                std::int64_t count, DataType type, ReduceOperation operation,
                                int root, const CallOptions& options) {
-  Status status;
-  if (core_ && core_->run_cached({.collective = collective,
-                                  .input = input,
-                                  .output = output,
-                                  .count = count,
-                                  .type = type,
-                                  .operation = operation,
-                                  .root = root,
-                                  .options = options},
-                                 status))
-    return status;
-  return run({.collective = collective,
-              .input = input,
-              .output = output,
-              .count = count,
-              .type = type,
-              .operation = operation,
-              .root = root,
-              .options = options});
+  if (!core_) return run({});  // which says so
+  const comm::CallView call{.collective = collective,
+                            .input = input,
+                            .output = output,
+                            .count = count,
+                            .type = type,
+                            .operation = operation,
+                            .root = root,
+                            .options = options};
+  if (Status status; core_->try_run_inline(call, status)) return status;
+  return core_->run_as_task(comm::call_of(call));
 }
 
 Status Communicator::all_reduce(const void* input, void* output, std::int64_t count, DataType type,

@@ -4,6 +4,7 @@
 // poll() never blocks, allocates, locks or calls the system on the way of a small message.
 #pragma once
 
+#include <unisono/call_options.h>
 #include <unisono/result.h>
 #include <unisono/types.h>
 
@@ -31,15 +32,10 @@ struct Arguments {
   ScaleFactor pre_multiplier;  // pre_multiplied_sum only: this rank's scalar
   // What the ranks must agree on, packed (base/fingerprint.h): the host engine's messages carry it.
   std::uint64_t call = 0;
-  // Of the GPU engine: the CUDA stream that the call goes to, and how long its kernels may wait.
-  bool is_on_stream = false;
-  void* stream = nullptr;
-  std::int64_t timeout_ns = 0;
+  // The caller's, and the communicator's where these leave something open.
+  CallOptions options = {};
   // As Execution::path() says of these arguments; of the host: the GPU engine asks itself.
   trace::ChosenPath path;
-  int max_sms = 0;  // SMs that its kernels may take; 0: no limit
-  // Something computes beside it: a large call takes few of them where that takes little longer.
-  bool compute_overlap = false;
 
   // Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it
   // starts, in elements from input or output. Empty: blocks of `count`, one after another. Must
@@ -49,6 +45,10 @@ struct Arguments {
   // Where each block is a message of its own, with its own fingerprint instead of `call`; else
   // empty. Valid as long as the buffers.
   std::span<const std::uint64_t> input_calls, output_calls;
+
+  bool is_on_stream() const { return options.stream.has_value(); }
+  void* stream() const { return options.stream.value_or(nullptr); }
+  std::int64_t timeout_ns() const { return options.timeout.count(); }
 };
 
 // What a running execution needs of its communicator. Implemented by src/comm and by tests.

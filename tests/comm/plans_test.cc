@@ -36,7 +36,7 @@ class NoExecution : public engine::Execution {
   bool progressed() const override { return true; }
   engine::Waiting waiting() const override { return {}; }
   trace::ChosenPath path(const engine::Arguments& arguments) const override {
-    return {.variant = trace::Path::tma_bulk, .thread_blocks = arguments.max_sms};
+    return {.variant = trace::Path::tma_bulk, .thread_blocks = arguments.options.max_sms};
   }
   std::size_t memory_bytes() const override { return 0; }
 };
@@ -59,14 +59,16 @@ TEST(Plans, OnesThatAnEngineCannotRunAreRefusedByTheirStep) {
       Plans plans = plans_of_gpus(rank);
       EXPECT_FALSE(plans.can_run(read->plan));
       plans.refuse(read->plan);
-      const auto other = plans.choose(Collective::all_reduce, 1024, 0, false, {}, {.max_sms = 3});
+      const auto other =
+          plans.choose(Collective::all_reduce, 1024, 0, false, {.options = {.max_sms = 3}});
       ASSERT_TRUE(other.ok());
       // The path is the execution's word on the call's arguments.
       EXPECT_EQ(other->choice.path.variant, trace::Path::tma_bulk);
       EXPECT_EQ(other->choice.path.thread_blocks, 3);
       CallOptions options;
       options.algorithm = "ring_specialised";
-      const auto chosen = plans.choose(Collective::all_reduce, 1024, 0, false, options, {});
+      const auto chosen =
+          plans.choose(Collective::all_reduce, 1024, 0, false, {.options = options});
       ASSERT_FALSE(chosen.ok());
       EXPECT_EQ(
           chosen.error().message,

@@ -92,21 +92,22 @@ TEST(Selection, OnADeviceAnExplanationNamesThePathOfTheCallAsItIsMade) {
                           : explained.error().describe();
   };
   for (const bool in_place : {false, true}) {
-    EXPECT_EQ(path_of(Collective::all_reduce,
-                      {.type = DataType::bfloat16, .in_place = in_place, .compute_overlap = true}),
+    EXPECT_EQ(path_of(Collective::all_reduce, {.type = DataType::bfloat16,
+                                               .in_place = in_place,
+                                               .options = {.compute_overlap = true}}),
               "tma_bulk 8");
-    EXPECT_EQ(path_of(Collective::all_reduce, {.in_place = in_place, .max_sms = 16}),
+    EXPECT_EQ(path_of(Collective::all_reduce, {.in_place = in_place, .options = {.max_sms = 16}}),
               "tma_bulk 16");
   }
-  EXPECT_EQ(path_of(Collective::all_reduce,
-                    {.operation = ReduceOperation::pre_multiplied_sum, .compute_overlap = true}),
+  EXPECT_EQ(path_of(Collective::all_reduce, {.operation = ReduceOperation::pre_multiplied_sum,
+                                             .options = {.compute_overlap = true}}),
             "ll128_all_pairs 128");
   EXPECT_EQ(path_of(Collective::all_to_all, {}), "zero_copy 128");
   EXPECT_EQ(path_of(Collective::all_to_all, {.in_place = true}), "ll128_all_pairs 128");
   EXPECT_EQ(selection.explain(Collective::all_to_all, 64 << 20, {.in_place = true})->note,
             "why: in place, what arrives by zero_copy might overwrite what is not yet read");
-  EXPECT_EQ(path_of(Collective::all_reduce, {.max_sms = -1}),
-            "misuse: max_sms is -1; it must be 1 or more, or 0 for no limit");
+  EXPECT_EQ(path_of(Collective::all_reduce, {.options = {.max_sms = -1}}),
+            "misuse: max_sms is -1; it must be 1 or more, or 0 for the communicator's limit");
 }
 
 // A slice of a device (MIG), or an older one.

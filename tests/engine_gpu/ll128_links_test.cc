@@ -32,10 +32,10 @@ TEST(Ll128Links, AnotherGenerationIsRefusedOverEveryLink) {
 TEST(Ll128Links, MessagesHaveAnotherProtocol) {
   Options options;
   // No bytes of a piece: in LL128.
-  EXPECT_EQ(cut_of(4096, 2, 0, options).piece_bytes, 0U);
+  EXPECT_EQ(cut_of(4096, 2, {}, options).piece_bytes, 0U);
   options.ll128_messages_bytes = 0;
   for (const std::uint64_t bytes : {1U, 4096U, 1U << 20, 2U << 20})
-    EXPECT_GT(cut_of(bytes, 2, 0, options).piece_bytes, 0U) << bytes;
+    EXPECT_GT(cut_of(bytes, 2, {}, options).piece_bytes, 0U) << bytes;
 }
 
 TEST(Ll128Links, AUuidIsWrittenAsTheManagementLibraryHasIt) {

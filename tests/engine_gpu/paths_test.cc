@@ -36,9 +36,9 @@ TEST(Paths, OfTheBuiltInTableAreThoseOfTheThresholdsThatItReplaced) {
     std::string collective, ranks;
     PathCall call{};
     int overlap = 0;
-    in >> collective >> call.hops >> ranks >> call.max_sms >> overlap;
+    in >> collective >> call.hops >> ranks >> call.options.max_sms >> overlap;
     call.collective = collective_from_name(collective).value();
-    call.overlaps = overlap == 1;
+    call.options.compute_overlap = overlap == 1;
     std::string before;
     for (std::string change; in >> change; before = change.substr(change.find(':') + 1))
       for (call.ranks = ranks.front() - '0'; call.ranks <= ranks.back() - '0'; ++call.ranks) {
@@ -106,7 +106,8 @@ TEST(Paths, ARowMaySetTheSlotsAndChunksOfBulkCopies) {
   ASSERT_TRUE(status.ok()) << status.error().describe();
   constexpr std::int64_t longest = 1 << 20;
   const auto path_of = [&](const Paths& paths, Collective collective, bool adds) {
-    return ll128_path(paths.find({collective, 4, 1, longest, 16}), longest, 4, adds, 16);
+    const CallOptions on_few{.max_sms = 16};
+    return ll128_path(paths.find({collective, 4, 1, longest, on_few}), longest, 4, adds, on_few);
   };
   const Paths paths = table.resolve(90, true, default_min_bytes);
   EXPECT_EQ(path_of(paths, Collective::all_gather, false),

@@ -121,9 +121,8 @@ class GpuAverages : public testing::Test {
                            .count = run.problem.count,
                            .type = run.type,
                            .operation = ReduceOperation::average,
-                           .is_on_stream = true,
-                           .stream = cluster.stream(rank).handle(),
-                           .timeout_ns = 120'000'000'000});
+                           .options = {.timeout = std::chrono::seconds(120),
+                                       .stream = cluster.stream(rank).handle()}});
     }
     UNISONO_TRY(cluster.launch(executions, arguments, cluster.all_ranks()));
     UNISONO_TRY(cluster.synchronize());

@@ -130,9 +130,10 @@ TEST_P(GpuGroups, OfMessagesArrive) {
       auto& resources = cluster.resources(rank);
       auto made = GetParam() == "copies"
                       ? engine::gpu::make_copied_messages(groups[r], rank, resources)
-                      : engine::gpu::make_messages(groups[r], rank, 2, 0, resources);
+                      : engine::gpu::make_messages(groups[r], rank, 2, {}, resources);
       executions.push_back(std::move(made).value());
-      arguments[r] = {.stream = cluster.stream(rank).handle(), .timeout_ns = 120'000'000'000};
+      arguments[r] = {.options = {.timeout = std::chrono::seconds(120),
+                                  .stream = cluster.stream(rank).handle()}};
     }
     ASSERT_TRUE(cluster.launch(executions, arguments, {0, 1}).ok());
     ASSERT_TRUE(cluster.synchronize().ok());
@@ -169,12 +170,13 @@ class GpuCopiesAlone : public GpuCopies {
       memory_.push_back(
           Memory::allocate(cluster_->engine(rank).shared_device(), 3 * count).value());
       auto* data = reinterpret_cast<std::byte*>(memory_.back().address());
-      arguments[static_cast<std::size_t>(rank)] = {.input = data,
-                                                   .output = data + count,
-                                                   .count = count,
-                                                   .type = DataType::uint8,
-                                                   .stream = cluster_->stream(rank).handle(),
-                                                   .timeout_ns = timeout_ns};
+      arguments[static_cast<std::size_t>(rank)] = {
+          .input = data,
+          .output = data + count,
+          .count = count,
+          .type = DataType::uint8,
+          .options = {.timeout = std::chrono::nanoseconds(timeout_ns),
+                      .stream = cluster_->stream(rank).handle()}};
     }
     // Both once, so that the connection is there.
     ASSERT_TRUE(cluster_->launch(executions_, arguments, {0, 1}).ok());
@@ -271,12 +273,12 @@ TEST_F(GpuCopies, WhatIsSentToAnotherDeviceNeedsNoMultiprocessor) {
   for (int rank = 0; rank < 2; ++rank) {
     memory.push_back(Memory::allocate(cluster.engine(rank).shared_device(), count).value());
     auto* data = reinterpret_cast<std::byte*>(memory.back().address());
-    arguments[static_cast<std::size_t>(rank)] = {.input = data,
-                                                 .output = data,
-                                                 .count = count,
-                                                 .type = DataType::uint8,
-                                                 .stream = cluster.stream(rank).handle(),
-                                                 .timeout_ns = 120'000'000'000};
+    arguments[static_cast<std::size_t>(rank)] = {
+        .input = data,
+        .output = data,
+        .count = count,
+        .type = DataType::uint8,
+        .options = {.timeout = std::chrono::seconds(120), .stream = cluster.stream(rank).handle()}};
   }
   ASSERT_TRUE(cluster.launch(executions, arguments, {0, 1}).ok());
   ASSERT_TRUE(cluster.synchronize().ok());

@@ -303,8 +303,8 @@ std::vector<std::vector<float>> sums_of(GpuCluster& cluster, const algorithm::En
                          .output = data + bytes,
                          .count = count,
                          .type = type,
-                         .stream = cluster.stream(static_cast<int>(r)).handle(),
-                         .timeout_ns = 120'000'000'000});
+                         .options = {.timeout = std::chrono::seconds(120),
+                                     .stream = cluster.stream(static_cast<int>(r)).handle()}});
   }
   EXPECT_TRUE(cluster.launch(executions, arguments, cluster.all_ranks()).ok());
   EXPECT_TRUE(cluster.synchronize().ok());
@@ -362,8 +362,8 @@ class GpuAlone : public Gpu {
                       .output = reinterpret_cast<void*>(memory_[r].address()),
                       .count = 64,
                       .type = DataType::float32,
-                      .stream = cluster_->stream(rank).handle(),
-                      .timeout_ns = timeout_ns};
+                      .options = {.timeout = std::chrono::nanoseconds(timeout_ns),
+                                  .stream = cluster_->stream(rank).handle()}};
     }
     // Both once, so that the connection is there.
     ASSERT_TRUE(cluster_->launch(executions_, arguments, {0, 1}).ok());

@@ -123,10 +123,9 @@ class GpuExchanges : public testing::Test {
                            .count = one.count,
                            .type = DataType::float32,
                            .operation = one.operation,
-                           .is_on_stream = true,
-                           .stream = cluster.stream(rank).handle(),
-                           .timeout_ns = 120'000'000'000,
-                           .max_sms = one.max_sms});
+                           .options = {.timeout = std::chrono::seconds(120),
+                                       .stream = cluster.stream(rank).handle(),
+                                       .max_sms = one.max_sms}});
     }
     // Nobody reaches a peer's buffers in the first call, some do in the second, all in the third.
     for (call_ = 0; call_ < 3; ++call_) {

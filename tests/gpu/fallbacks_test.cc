@@ -97,7 +97,7 @@ TEST_P(GpuFallbacks, ARecordAndAnExplanationSayWhatRan) {
     ASSERT_GE(entries.size(), 2U);
     const auto explained = communicator.explain(
         Collective::all_reduce, elements * 2,
-        {.type = DataType::bfloat16, .in_place = true, .compute_overlap = true});
+        {.type = DataType::bfloat16, .in_place = true, .options = {.compute_overlap = true}});
     ASSERT_TRUE(explained.ok()) << explained.error().describe();
     for (const json::Value& entry : entries) {
       const bool fell_back = entry.find("fallback") != nullptr;

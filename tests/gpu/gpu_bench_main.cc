@@ -57,8 +57,8 @@ Result<double> time_us(GpuCluster& cluster, const Row& row) {
                          .output = reinterpret_cast<void*>(memory.back().address()),
                          .count = static_cast<std::int64_t>(block / 2),
                          .type = DataType::bfloat16,
-                         .stream = cluster.stream(rank).handle(),
-                         .timeout_ns = 10'000'000'000});
+                         .options = {.timeout = std::chrono::seconds(10),
+                                     .stream = cluster.stream(rank).handle()}});
   }
   UNISONO_TRY(cluster.launch(executions, arguments, cluster.all_ranks()));
   UNISONO_TRY(cluster.synchronize());

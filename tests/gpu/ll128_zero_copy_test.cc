@@ -155,11 +155,12 @@ TEST_F(GpuLl128ZeroCopy, ASenderSaysThatItWaitsForTheDestination) {
     std::vector<engine::Arguments> arguments(2);
     for (int rank = 0; rank < 2; ++rank) {
       const Message message = group(rank);
-      executions.push_back(std::move(engine::gpu::make_messages(std::span(&message, 1), rank, 2, 0,
+      executions.push_back(std::move(engine::gpu::make_messages(std::span(&message, 1), rank, 2, {},
                                                                 cluster.resources(rank)))
                                .value());
-      arguments[static_cast<std::size_t>(rank)] = {.stream = cluster.stream(rank).handle(),
-                                                   .timeout_ns = 100'000'000};
+      arguments[static_cast<std::size_t>(rank)] = {
+          .options = {.timeout = std::chrono::milliseconds(100),
+                      .stream = cluster.stream(rank).handle()}};
     }
     ASSERT_TRUE(
         cluster.launch(executions, arguments, receiver_comes ? std::vector{0, 1} : std::vector{0})

@@ -77,7 +77,8 @@ TEST_F(GpuLongCopies, OfGroupsDeliver) {
     executions.push_back(
         std::move(engine::gpu::make_copied_messages(messages, rank, cluster.resources(rank)))
             .value());
-    arguments.push_back({.stream = cluster.stream(rank).handle(), .timeout_ns = 120'000'000'000});
+    arguments.push_back({.options = {.timeout = std::chrono::seconds(120),
+                                     .stream = cluster.stream(rank).handle()}});
   }
   const Status launched = cluster.launch(executions, arguments, {0, 1});
   ASSERT_TRUE(launched.ok()) << launched.error().describe();
@@ -106,17 +107,17 @@ TEST_F(GpuLongCopies, EndAtTheDeadlineWhereAPeerDoesNotCall) {
         Memory::allocate(cluster.engine(rank).shared_device(), std::size_t{3} * long_bytes)
             .value());
     auto* data = reinterpret_cast<std::byte*>(memory.back().address());
-    arguments[static_cast<std::size_t>(rank)] = {.input = data,
-                                                 .output = data + long_bytes,
-                                                 .count = long_bytes,
-                                                 .type = DataType::uint8,
-                                                 .stream = cluster.stream(rank).handle(),
-                                                 .timeout_ns = 120'000'000'000};
+    arguments[static_cast<std::size_t>(rank)] = {
+        .input = data,
+        .output = data + long_bytes,
+        .count = long_bytes,
+        .type = DataType::uint8,
+        .options = {.timeout = std::chrono::seconds(120), .stream = cluster.stream(rank).handle()}};
   }
   ASSERT_TRUE(cluster.launch(executions, arguments, {0, 1}).ok());
   ASSERT_TRUE(cluster.synchronize().ok());
 
-  arguments[0].timeout_ns = 100'000'000;
+  arguments[0].options.timeout = std::chrono::milliseconds(100);
   ASSERT_TRUE(executions[0]->start(arguments[0]).ok());
   const sys::cuda::Device& device = cluster.engine(0).device();
   const auto until = steady_clock::now() + patience;

@@ -95,12 +95,12 @@ std::string MessageGroups::run(const Shape& shape, int calls, bool is_graph) {
   std::vector<engine::Arguments> arguments(sides_.size());
   for (std::size_t rank = 0; rank < sides_.size(); ++rank) {
     const int r = static_cast<int>(rank);
-    auto made = engine::gpu::make_messages(sides_[rank].group, r, cluster_.ranks(), shape.max_sms,
+    auto made = engine::gpu::make_messages(sides_[rank].group, r, cluster_.ranks(), shape.options,
                                            cluster_.resources(r));
     if (!made.ok()) return made.error().describe();
     executions.push_back(std::move(made).value());
-    arguments[rank].stream = cluster_.stream(r).handle();
-    arguments[rank].timeout_ns = 120'000'000'000;
+    arguments[rank].options.stream = cluster_.stream(r).handle();
+    arguments[rank].options.timeout = std::chrono::seconds(120);
   }
   std::vector<sys::cuda::GraphExecHandle*> graphs;
   // The first call makes the connections, which a capture cannot.

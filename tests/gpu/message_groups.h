@@ -23,7 +23,7 @@ class MessageGroups {
   struct Shape {
     int messages = 1;
     std::function<std::size_t(int message)> bytes_of;
-    int max_sms = 0;
+    CallOptions options = {};
   };
   // Makes one group of it, on every rank, and runs it `calls` times on fresh data, or captures it
   // once and replays it. Empty: right; else what is wrong.

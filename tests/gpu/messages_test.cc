@@ -45,8 +45,10 @@ TEST_F(GpuMessages, InLl128ArriveWhole) {
     }
     for (const int messages : {2, 7, 40}) {
       const auto some = [&](int) { return draw(messages < 40 ? 50'000 : 900); };
-      EXPECT_EQ(groups.run({.messages = messages, .bytes_of = some, .max_sms = most_sms(ranks)}, 3),
-                "")
+      EXPECT_EQ(
+          groups.run(
+              {.messages = messages, .bytes_of = some, .options = {.max_sms = most_sms(ranks)}}, 3),
+          "")
           << messages << " messages between each two of " << ranks << " ranks";
     }
   }
@@ -68,7 +70,8 @@ TEST_F(GpuMessages, FewThreadBlocksCarryThemAll) {
   MessageGroups groups(cluster, random_, room);
   for (const int max_sms : {1, 8, 30}) {
     const auto some = [&](int) { return draw(100'000); };
-    EXPECT_EQ(groups.run({.messages = 2, .bytes_of = some, .max_sms = max_sms}, 2), "") << max_sms;
+    EXPECT_EQ(groups.run({.messages = 2, .bytes_of = some, .options = {.max_sms = max_sms}}, 2), "")
+        << max_sms;
   }
 }
 
@@ -96,11 +99,12 @@ TEST_F(GpuMessages, ALl128SenderSaysThatItWaitsForSlots) {
                             .recv_data = data,
                             .count = 960,
                             .peer = 1 - rank};
-      executions.push_back(std::move(engine::gpu::make_messages(std::span(&message, 1), rank, 2, 0,
+      executions.push_back(std::move(engine::gpu::make_messages(std::span(&message, 1), rank, 2, {},
                                                                 cluster.resources(rank)))
                                .value());
-      arguments[static_cast<std::size_t>(rank)] = {.stream = cluster.stream(rank).handle(),
-                                                   .timeout_ns = 100'000'000};
+      arguments[static_cast<std::size_t>(rank)] = {
+          .options = {.timeout = std::chrono::milliseconds(100),
+                      .stream = cluster.stream(rank).handle()}};
     }
     ASSERT_TRUE(cluster.launch(executions, arguments, ranks).ok());
     for (const int rank : {0, 1}) ASSERT_TRUE(cluster.stream(rank).synchronize().ok());

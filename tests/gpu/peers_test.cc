@@ -88,12 +88,12 @@ Status run_rank(int rank, const std::string& job) {
   UNISONO_ASSIGN(const auto memory, sys::cuda::Memory::allocate(device, bytes));
   UNISONO_TRY(device->upload(memory.address(), data.data(), bytes));
   for (int call = 0; call < calls; ++call) {
-    UNISONO_TRY(execution->start({.input = reinterpret_cast<void*>(memory.address()),
-                                  .output = reinterpret_cast<void*>(memory.address()),
-                                  .count = elements,
-                                  .type = DataType::int32,
-                                  .stream = stream.handle(),
-                                  .timeout_ns = 10'000'000'000}));
+    UNISONO_TRY(execution->start(
+        {.input = reinterpret_cast<void*>(memory.address()),
+         .output = reinterpret_cast<void*>(memory.address()),
+         .count = elements,
+         .type = DataType::int32,
+         .options = {.timeout = std::chrono::seconds(10), .stream = stream.handle()}}));
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     for (bool done = false; !done;) {
       UNISONO_ASSIGN(done, execution->poll());

@@ -63,8 +63,8 @@ TEST(GpuSums, OfNarrowFloatsAreTheHostsBitForBit) {
                              .count = count,
                              .type = type,
                              .operation = operation,
-                             .stream = cluster.stream(rank).handle(),
-                             .timeout_ns = 120'000'000'000});
+                             .options = {.timeout = std::chrono::seconds(120),
+                                         .stream = cluster.stream(rank).handle()}});
       }
       ASSERT_TRUE(cluster.launch(executions, arguments, cluster.all_ranks()).ok());
       ASSERT_TRUE(cluster.synchronize().ok());

@@ -34,7 +34,7 @@ class GpuBulk : public testing::Test {
   GpuCluster::Run run_tma_bulk(const algorithm::Entry& entry, int ranks, std::int64_t count) {
     auto run = run_of(entry, problem_of(entry, ranks, count, random_), Protocol::ll128, 1,
                       random_() % 2 == 0, random_());
-    run.max_sms = static_cast<int>(1 + random_() % 9);
+    run.options.max_sms = static_cast<int>(1 + random_() % 9);
     run.is_aligned = true;
     if (!entry.supports(run.request).ok()) run.request.in_place = false;
     return run;
@@ -42,7 +42,7 @@ class GpuBulk : public testing::Test {
   // As many thread blocks as it likes; `max_sms` 0.
   GpuCluster::Run run_by_default(const algorithm::Entry& entry, int ranks, std::int64_t count) {
     auto run = run_tma_bulk(entry, ranks, count);
-    run.max_sms = 0;
+    run.options.max_sms = 0;
     run.type = random_() % 2 == 0 ? DataType::uint8 : DataType::bfloat16;
     return run;
   }
@@ -50,8 +50,11 @@ class GpuBulk : public testing::Test {
                           bool compute_overlap = false) {
     const int hops = ll128_hops(entry, ranks);
     static const engine::gpu::Paths paths = engine::gpu::PathTable::built_in().resolve(90, true, 1);
-    const auto chosen =
-        paths.find({entry.collective, ranks, hops, 1 << 10, max_sms, compute_overlap});
+    const auto chosen = paths.find({entry.collective,
+                                    ranks,
+                                    hops,
+                                    1 << 10,
+                                    {.max_sms = max_sms, .compute_overlap = compute_overlap}});
     return hops > 0 && chosen.path == engine::gpu::Path::tma_bulk;
   }
   // Likewise, whoever reaches whom and whatever is aligned from call to call.
@@ -69,7 +72,7 @@ class GpuBulk : public testing::Test {
       if (is_reduction(entry.collective) && round == 2)
         run.problem.operation = ReduceOperation::average;
       run.is_aligned = random_() % 4 != 0;
-      run.compute_overlap = compute_overlap;
+      run.options.compute_overlap = compute_overlap;
       EXPECT_EQ(cluster.run(run), "") << describe(run);
       expect_told_by_all(cluster, run);
       if (HasFailure()) return;
@@ -105,7 +108,7 @@ TEST_F(GpuBulk, EveryPlanIsRight) {
           run.problem.operation = others[random_() % others.size()];
         if (is_reduction(entry.collective) && round == 2)
           run.problem.operation = ReduceOperation::average;
-        EXPECT_EQ(cluster.run(run), "") << describe(run) << ", max_sms " << run.max_sms;
+        EXPECT_EQ(cluster.run(run), "") << describe(run) << ", max_sms " << run.options.max_sms;
         if (HasFailure()) return;
       }
   }
@@ -129,13 +132,13 @@ TEST_F(GpuBulk, SlotsAndChunksAreThoseOfTheRow) {
     for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
       if (ll128_hops(entry, ranks) == 0) continue;
       auto run = run_tma_bulk(entry, ranks, 64 * 300);
-      run.max_sms = 8;
+      run.options.max_sms = 8;
       run.calls = 2;
       EXPECT_EQ(cluster.run(run), "") << describe(run);
       const auto executions = cluster.make_executions(run);
       ASSERT_TRUE(executions.ok());
       const trace::ChosenPath path = executions->front()->path(
-          {.count = run.problem.count, .type = run.type, .max_sms = run.max_sms});
+          {.count = run.problem.count, .type = run.type, .options = run.options});
       if (path.variant != engine::gpu::Path::tma_bulk) continue;
       EXPECT_EQ(path,
                 (trace::ChosenPath{path.variant, 3, 4, static_cast<std::uint32_t>(chunk_bytes)}));
@@ -154,7 +157,7 @@ TEST_F(GpuBulk, EveryPlanIsRightWhoeverReachesWhom) {
       auto run = run_tma_bulk(entry, ranks, static_cast<std::int64_t>(1 + random_() % 10'000) * 16);
       run.calls = 6;
       run.is_aligned = random_() % 3 != 0;
-      EXPECT_EQ(cluster.run(run), "") << describe(run) << ", max_sms " << run.max_sms;
+      EXPECT_EQ(cluster.run(run), "") << describe(run) << ", max_sms " << run.options.max_sms;
       expect_told_by_all(cluster, run);
       if (HasFailure()) return;
     }
@@ -162,11 +165,11 @@ TEST_F(GpuBulk, EveryPlanIsRightWhoeverReachesWhom) {
 
 // What a rank's execution says of the run's path, where it is limited to so many SMs.
 trace::ChosenPath path_of(const engine::Execution& execution, const GpuCluster::Run& run, int sms) {
-  return execution.path({.count = run.problem.count,
-                         .type = run.type,
-                         .operation = run.problem.operation,
-                         .max_sms = sms,
-                         .compute_overlap = run.compute_overlap});
+  return execution.path(
+      {.count = run.problem.count,
+       .type = run.type,
+       .operation = run.problem.operation,
+       .options = {.max_sms = sms, .compute_overlap = run.options.compute_overlap}});
 }
 
 // Right in poisoned memory, by as many thread blocks as the path says, and without a line.
@@ -212,7 +215,7 @@ TEST_F(GpuBulk, NoFallbackIsSilent) {
     auto run = run_by_default(**algorithm::find(one.collective, one.algorithm), ranks,
                               64 * 300 + one.odd_bytes);
     run.type = DataType::uint8;
-    run.compute_overlap = true;
+    run.options.compute_overlap = true;
     run.request.in_place = one.in_place;
     EXPECT_EQ(cluster.run(run), "") << describe(run);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -239,7 +242,7 @@ TEST_F(GpuBulk, InPlaceEveryPlanTakesThePathOutOfPlace) {
         GpuCluster cluster(ranks, options([](int, int) { return true; }));
         if (!cluster.engine(0).copies_by_tma()) GTEST_SKIP() << "the device does not copy in bulk";
         auto run = run_by_default(entry, ranks, 64 * 300);
-        run.compute_overlap = entry.collective != Collective::all_gather || ranks != 3;
+        run.options.compute_overlap = entry.collective != Collective::all_gather || ranks != 3;
         run.request.in_place = in_place;
         if (!entry.supports(run.request).ok()) continue;
         const auto executions = cluster.make_executions(run);
@@ -336,7 +339,7 @@ TEST_F(GpuBulk, ARankHasFewThreadBlocksWhereItIsReached) {
   for (const bool reaches : {true, false}) {
     GpuCluster cluster(ranks, options([&](int rank, int) { return reaches || rank == 0; }));
     auto run = run_by_default(entry, ranks, 64 * 3000);
-    run.compute_overlap = true;
+    run.options.compute_overlap = true;
     run.request.in_place = false;
     run.is_graph = random_() % 2 == 0;
     run.calls = 5;
@@ -372,7 +375,7 @@ TEST_F(GpuBulk, ARankSaysThatItWaitsForTheOthersBuffers) {
   GpuCluster cluster(2, options([](int, int) { return true; }));
   const algorithm::Entry& entry = **algorithm::find(Collective::all_reduce, "two_shot");
   auto run = run_tma_bulk(entry, 2, 64 * 1000);
-  run.max_sms = 2;
+  run.options.max_sms = 2;
   ASSERT_EQ(cluster.run(run), "");
   auto executions = cluster.make_executions(run);
   ASSERT_TRUE(executions.ok()) << executions.error().describe();
@@ -381,17 +384,18 @@ TEST_F(GpuBulk, ARankSaysThatItWaitsForTheOthersBuffers) {
   auto* data = reinterpret_cast<void*>(memory->address());
   std::vector<engine::Arguments> arguments(2);
   for (int rank = 0; rank < 2; ++rank)
-    arguments[static_cast<std::size_t>(rank)] = {.input = data,
-                                                 .output = data,
-                                                 .count = 64 * 1000,
-                                                 .type = DataType::int32,
-                                                 .stream = cluster.stream(rank).handle(),
-                                                 .timeout_ns = 120'000'000'000,
-                                                 .max_sms = 2};
+    arguments[static_cast<std::size_t>(rank)] = {
+        .input = data,
+        .output = data,
+        .count = 64 * 1000,
+        .type = DataType::int32,
+        .options = {.timeout = std::chrono::seconds(120),
+                    .stream = cluster.stream(rank).handle(),
+                    .max_sms = 2}};
   // Connections are made by both.
   ASSERT_TRUE(cluster.launch(*executions, arguments, {0, 1}).ok());
   ASSERT_TRUE(cluster.synchronize().ok());
-  arguments[0].timeout_ns = 100'000'000;
+  arguments[0].options.timeout = std::chrono::milliseconds(100);
   ASSERT_TRUE(cluster.launch(*executions, arguments, {0}).ok());
   ASSERT_TRUE(cluster.stream(0).synchronize().ok());
   const Status failure = cluster.engine(0).failure();

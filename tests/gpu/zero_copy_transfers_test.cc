@@ -116,12 +116,12 @@ TEST_F(GpuZeroCopyTransfers, ACallThatNotAllRanksCaptureIsRefused) {
   for (int rank = 0; rank < 2; ++rank) {
     memory.push_back(Memory::allocate(cluster.engine(rank).shared_device(), 3 * count).value());
     auto* data = reinterpret_cast<std::byte*>(memory.back().address());
-    arguments[static_cast<std::size_t>(rank)] = {.input = data,
-                                                 .output = data + count,
-                                                 .count = count,
-                                                 .type = DataType::uint8,
-                                                 .stream = cluster.stream(rank).handle(),
-                                                 .timeout_ns = 120'000'000'000};
+    arguments[static_cast<std::size_t>(rank)] = {
+        .input = data,
+        .output = data + count,
+        .count = count,
+        .type = DataType::uint8,
+        .options = {.timeout = std::chrono::seconds(120), .stream = cluster.stream(rank).handle()}};
   }
   ASSERT_TRUE(cluster.launch(executions, arguments, {0, 1}).ok());
   ASSERT_TRUE(cluster.synchronize().ok());
@@ -160,8 +160,9 @@ TEST_F(GpuZeroCopyTransfers, ASenderSaysThatItWaitsForTheDestination) {
       executions.push_back(std::move(engine::gpu::make_copied_messages(std::span(&message, 1), rank,
                                                                        cluster.resources(rank)))
                                .value());
-      arguments[static_cast<std::size_t>(rank)] = {.stream = cluster.stream(rank).handle(),
-                                                   .timeout_ns = timeout_ns};
+      arguments[static_cast<std::size_t>(rank)] = {
+          .options = {.timeout = std::chrono::nanoseconds(timeout_ns),
+                      .stream = cluster.stream(rank).handle()}};
     }
     return executions;
   };

@@ -358,13 +358,12 @@ std::string GpuCluster::run(const Run& run) {
     given.operation = run.problem.operation;
     given.pre_multiplier = {.real = static_cast<double>(multiplier_of(rank)),
                             .integer = multiplier_of(rank)};
-    given.stream = stream(rank).handle();
-    given.timeout_ns = options_.timeout_ns;
+    given.options = run.options;
+    given.options.stream = stream(rank).handle();
+    given.options.timeout = std::chrono::nanoseconds(options_.timeout_ns);
     // Ranks that share a device wait for each other: all their thread blocks must be on it.
     const int sharing = (ranks() + devices_ - 1) / devices_;
-    given.max_sms = run.max_sms;
-    given.compute_overlap = run.compute_overlap;
-    if (sharing > 1 && run.max_sms == 0) given.max_sms = device->sms() / sharing;
+    if (sharing > 1 && !run.options.limits_sms()) given.options.max_sms = device->sms() / sharing;
     if (run.problem.collective != Collective::all_to_all_v) continue;
     std::int64_t sent = 0;
     std::int64_t received = 0;

@@ -55,8 +55,7 @@ class GpuCluster {
     Problem problem;
     DataType type = DataType::int32;
     std::uint64_t seed = 1;
-    int max_sms = 0;  // as a call's, like the next
-    bool compute_overlap = false;
+    CallOptions options = {};   // but for the stream and the timeout, which are the cluster's
     int calls = 1;              // of the same executions, on fresh inputs
     bool is_graph = false;      // each rank's call is captured once and replayed for every call
     bool is_aligned = false;    // else buffers begin anywhere that their type allows

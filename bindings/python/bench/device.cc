@@ -212,9 +212,7 @@ class DeviceBench {
                                  .count = call.count,
                                  .type = call.type,
                                  .peer = (rank + ranks - 1) % ranks}};
-    UNISONO_ASSIGN(Work work, communicator_.submit(messages, {.stream = call.options.stream,
-                                                              .policy = call.options.policy,
-                                                              .max_sms = call.options.max_sms}));
+    UNISONO_ASSIGN(Work work, communicator_.submit(messages, call.options));
     return work.wait();
   }
 

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/call_options.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/settings.h"
@@ -68,11 +69,12 @@ Status Job::set_policy(const InitOptions& options) {
   const auto set = policy_from_name(name);
   if (!set && !name.empty())
     return misuse("UNISONO_GPU_POLICY: there is no policy '", name, "'; write fastest or zero_sm");
-  policy_ = options.policy ? *options.policy : set.value_or(Policy::fastest);
-  max_sms_ = options.max_sms != 0 ? options.max_sms
-                                  : static_cast<int>(settings_.integer(Setting::gpu_max_sms));
-  if (max_sms_ < 0) return misuse("max_sms is ", max_sms_, "; it must be 1 or more, or 0");
-  leaves_room_ = settings_.boolean(Setting::gpu_compute_overlap);
+  call_defaults_.policy = options.policy ? *options.policy : set.value_or(Policy::fastest);
+  call_defaults_.max_sms = options.max_sms != 0
+                               ? options.max_sms
+                               : static_cast<int>(settings_.integer(Setting::gpu_max_sms));
+  UNISONO_TRY(check_options(call_defaults_));
+  call_defaults_.compute_overlap = settings_.boolean(Setting::gpu_compute_overlap);
   has_signals_ = options.has_signals;
   return {};
 }
@@ -85,8 +87,10 @@ Result<std::shared_ptr<Job>> Job::make(const InitOptions& options) {
   job->named_transport_ =
       options.transport.empty() ? job->settings().text(Setting::transport) : options.transport;
   UNISONO_TRY(transport::check_transport_name(job->named_transport_));
-  job->timeout_ns_ = options.timeout.count() > 0 ? options.timeout.count()
-                                                 : job->settings().duration_ns(Setting::timeout);
+  job->call_defaults_.timeout =
+      options.timeout.count() > 0
+          ? options.timeout
+          : std::chrono::nanoseconds(job->settings().duration_ns(Setting::timeout));
   job->bootstrap_timeout_ns_ = options.bootstrap_timeout.count() > 0
                                    ? options.bootstrap_timeout.count()
                                    : job->settings().duration_ns(Setting::bootstrap_timeout);
@@ -164,9 +168,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
                              .selection_file = hash_of_selection_file(settings_),
                              .forced_plans = hash_of_forced_plans(settings_),
                              .is_flat = settings_.boolean(Setting::flat),
-                             .policy = policy_,
-                             .max_sms = static_cast<std::uint32_t>(max_sms_),
-                             .compute_overlap = leaves_room_});
+                             .calls = call_defaults_});
   self.explain = explain_terms;
   UNISONO_ASSIGN(BootstrapResult found,
                  !is_real   ? bootstrap(surroundings.world, bootstrap_options, self)

@@ -49,7 +49,7 @@ class Job {
   const Roster& roster() const { return roster_; }
   const transport::FifoOptions& fifo_options() const { return fifo_options_; }
   const Settings& settings() const { return settings_; }
-  std::int64_t timeout_ns() const { return timeout_ns_; }
+  std::int64_t timeout_ns() const { return call_defaults_.timeout.count(); }
   // For making communicators from this job's.
   std::int64_t bootstrap_timeout_ns() const { return bootstrap_timeout_ns_; }
   // Owns the control group of all ranks until the first communicator takes it.
@@ -74,10 +74,8 @@ class Job {
   }
   // The device that calls on streams have; -1: that of the first such call's stream.
   int device() const { return device_; }
-  // The default for calls on streams.
-  Policy policy() const { return policy_; }
-  int max_sms() const { return max_sms_; }
-  bool leaves_room() const { return leaves_room_; }  // of every call
+  // What calls take where they leave it open: the timeout, and of calls on streams the rest.
+  const CallOptions& call_defaults() const { return call_defaults_; }
   bool has_signals() const { return has_signals_; }
   // Poll as readable when there is something from ranks that do not share memory with this one.
   const std::vector<int>& event_descriptors() const { return transports_.event_descriptors(); }
@@ -105,7 +103,6 @@ class Job {
   int rank_ = 0;
   Key status_page_key_{};
   std::string named_transport_;
-  std::int64_t timeout_ns_ = 0;
   std::int64_t bootstrap_timeout_ns_ = 0;
   transport::FifoOptions fifo_options_;
   std::string node_name_;
@@ -116,9 +113,7 @@ class Job {
   int ranks_on_host_ = 1;
   HostTraits host_traits_;
   int device_ = -1;
-  Policy policy_ = Policy::fastest;
-  int max_sms_ = 0;
-  bool leaves_room_ = false;
+  CallOptions call_defaults_;
   bool has_signals_ = false;
   transport::TransportSet transports_;
   std::mutex nvlink_mutex_;

@@ -21,11 +21,11 @@ Result<Terms> read_terms(std::span<const std::byte> bytes, int rank) {
   out.selection_file = reader.number<std::uint64_t>();
   out.forced_plans = reader.number<std::uint64_t>();
   out.is_flat = reader.number<std::uint8_t>() != 0;
-  out.policy = reader.number<std::uint8_t>() == static_cast<std::uint8_t>(Policy::zero_sm)
-                   ? Policy::zero_sm
-                   : Policy::fastest;
-  out.max_sms = reader.number<std::uint32_t>();
-  out.compute_overlap = reader.number<std::uint8_t>() != 0;
+  out.calls.policy = reader.number<std::uint8_t>() == static_cast<std::uint8_t>(Policy::zero_sm)
+                         ? Policy::zero_sm
+                         : Policy::fastest;
+  out.calls.max_sms = static_cast<int>(reader.number<std::uint32_t>());
+  out.calls.compute_overlap = reader.number<std::uint8_t>() != 0;
   if (!reader.done())
     return peer_error(rank, "rank ", rank, " sent terms of ", bytes.size(),
                       " bytes that cannot be read; is it another version of unisono?");
@@ -55,14 +55,14 @@ Status agree(const Terms& a, const Terms& b, int rank, int other) {
   if (a.forced_plans != b.forced_plans)
     return misuse("UNISONO_ALGORITHM, UNISONO_PROTOCOL or UNISONO_CHANNELS differs between ranks ",
                   rank, " and ", other, "; they must be the same on all ranks");
-  if (a.policy != b.policy)
-    return misuse("the policy is ", name(a.policy), " on rank ", rank, " and ", name(b.policy),
+  if (a.calls.policy != b.calls.policy)
+    return misuse("the policy is ", name(*a.calls.policy), " on rank ", rank, " and ",
+                  name(*b.calls.policy), " on rank ", other, "; it must be the same on all ranks");
+  if (a.calls.max_sms != b.calls.max_sms)
+    return misuse("max_sms is ", a.calls.max_sms, " on rank ", rank, " and ", b.calls.max_sms,
                   " on rank ", other, "; it must be the same on all ranks");
-  if (a.max_sms != b.max_sms)
-    return misuse("max_sms is ", a.max_sms, " on rank ", rank, " and ", b.max_sms, " on rank ",
-                  other, "; it must be the same on all ranks");
   UNISONO_TRY(same(Setting::flat, a.is_flat, b.is_flat));
-  UNISONO_TRY(same(Setting::gpu_compute_overlap, a.compute_overlap, b.compute_overlap));
+  UNISONO_TRY(same(Setting::gpu_compute_overlap, a.calls.compute_overlap, b.calls.compute_overlap));
   const auto& fifo = a.fifo_options;
   const auto& its_fifo = b.fifo_options;
   UNISONO_TRY(same(Setting::simple_slots, static_cast<std::uint64_t>(fifo.slots),
@@ -88,9 +88,9 @@ std::vector<std::byte> write_terms(const Terms& terms) {
   writer.number(terms.selection_file);
   writer.number(terms.forced_plans);
   writer.number(static_cast<std::uint8_t>(terms.is_flat));
-  writer.number(static_cast<std::uint8_t>(terms.policy));
-  writer.number(terms.max_sms);
-  writer.number(static_cast<std::uint8_t>(terms.compute_overlap));
+  writer.number(static_cast<std::uint8_t>(terms.calls.policy.value_or(Policy::fastest)));
+  writer.number(static_cast<std::uint32_t>(terms.calls.max_sms));
+  writer.number(static_cast<std::uint8_t>(terms.calls.compute_overlap));
   return writer.take();
 }
 

@@ -1,6 +1,7 @@
 // Ranks compare their terms when they join: these must be the same on all ranks of a job.
 #pragma once
 
+#include <unisono/call_options.h>
 #include <unisono/result.h>
 #include <unisono/types.h>
 
@@ -23,9 +24,7 @@ struct Terms {
   std::uint64_t forced_plans = 0;    // hash of the settings that force plans
   // These decide which plan runs, too.
   bool is_flat = false;
-  Policy policy = Policy::fastest;
-  std::uint32_t max_sms = 0;
-  bool compute_overlap = false;
+  CallOptions calls = {};  // the policy, the limit on SMs, whether computation overlaps
 };
 std::vector<std::byte> write_terms(const Terms& terms);
 // Says how the terms of two ranks differ.

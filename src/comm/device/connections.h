@@ -60,11 +60,8 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   const std::string& why_staged() const { return why_staged_; }
   // That every rank's device runs at once.
   int thread_blocks() const { return thread_blocks_; }
-  // The SMs that a call may take, bounded so that all ranks that share a device fit on it. 0: no
-  // limit.
-  int bounded(int max_sms) const {
-    return most_sms_ == 0 || (max_sms > 0 && max_sms < most_sms_) ? max_sms : most_sms_;
-  }
+  // The SMs that a call may take so that all ranks that share a device fit on it. 0: no limit.
+  int most_sms() const { return most_sms_; }
   Result<transport::Connection*> link(const Link& wanted) override;
   Status progress() override;
   Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override;

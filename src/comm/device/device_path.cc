@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/call_options.h"
 #include "base/error.h"
 #include "base/try.h"
 #include "comm/run/calls.h"
@@ -110,21 +111,20 @@ Status DevicePath::make_plans(std::span<const Registered> registered) {
   return {};
 }
 
-void DevicePath::settle(std::optional<Policy>& policy, int& max_sms) const {
-  if (!policy) policy = job_->policy();
-  if (max_sms == 0) max_sms = job_->max_sms();
-  max_sms = connections_->bounded(max_sms);
+CallOptions DevicePath::settled(const CallOptions& options) const {
+  CallOptions out = with_defaults(options, job_->call_defaults());
+  out.limit_sms(connections_->most_sms());
+  return out;
 }
 
-Result<CallPath::Means> DevicePath::means_of(const Call& call) const {
-  Means means{plans_.get(), call.options};
-  settle(means.options.policy, means.options.max_sms);
-  if (job_->leaves_room()) means.options.compute_overlap = true;
+Result<CallPath::Means> DevicePath::means_of(Collective collective,
+                                             const CallOptions& options) const {
+  Means means{plans_.get(), settled(options)};
   if (connections_->is_staged() && !connections_->is_mixed())
     means.options.max_sms = 0;  // it takes none
   if (means.options.policy != Policy::zero_sm) return means;
-  if (is_reduction(call.collective))
-    return misuse("policy zero_sm cannot run ", name(call.collective), " (on rank ", rank_,
+  if (is_reduction(collective))
+    return misuse("policy zero_sm cannot run ", name(collective), " (on rank ", rank_,
                   "), because copy engines cannot reduce. It runs all_gather, all_to_all, "
                   "all_to_all_v, broadcast, gather, scatter, barrier, send and recv; use max_sms "
                   "to limit the SMs of a reduction");
@@ -133,14 +133,14 @@ Result<CallPath::Means> DevicePath::means_of(const Call& call) const {
   return means;
 }
 
-Status DevicePath::check(const Call& call) const {
+Status DevicePath::check(const CallView& call) const {
   UNISONO_TRY(connections_->check_stream(*call.options.stream));
   UNISONO_TRY(connections_->check_buffer("input", call.input, rank_));
   if (call.output == call.input) return {};
   return connections_->check_buffer("output", call.output, rank_);
 }
 
-Status DevicePath::prepare(std::span<const Message> messages, const MessageOptions& options,
+Status DevicePath::prepare(std::span<const Message> messages, const CallOptions& options,
                            Task& task) {
   UNISONO_TRY(connections_->check_stream(*options.stream));
   std::uint64_t bytes = 0;
@@ -151,22 +151,18 @@ Status DevicePath::prepare(std::span<const Message> messages, const MessageOptio
                                              data, rank_));
     bytes += static_cast<std::uint64_t>(message.count) * size_bytes(message.type);
   }
-  std::optional<Policy> policy = options.policy;
-  int max_sms = options.max_sms;
-  settle(policy, max_sms);
+  const CallOptions call = settled(options);
   if (connections_->is_staged()) {
     UNISONO_TRY(staging_->prepare(messages, host_.messages(), task));
-  } else if (policy == Policy::zero_sm) {
+  } else if (call.policy == Policy::zero_sm) {
     UNISONO_ASSIGN(task.owned, engine::gpu::make_copied_messages(messages, rank_, *connections_));
   } else {
     UNISONO_ASSIGN(task.owned,
-                   engine::gpu::make_messages(messages, rank_, ranks_, max_sms, *connections_));
+                   engine::gpu::make_messages(messages, rank_, ranks_, call, *connections_));
   }
   if (!connections_->is_staged()) host_.messages().count_on_stream(messages, task);
   task.execution = task.owned.get();
   task.in_order = true;
-  task.arguments.is_on_stream = true;
-  task.arguments.stream = *options.stream;
   task.entry.bytes = bytes;
   task.entry.collective = Collective::point_to_point;
   task.entry.type = DataType::uint8;

@@ -22,9 +22,9 @@ class DevicePath final : public CallPath {
                                                   HostPath& host,
                                                   std::span<const Registered> registered);
 
-  Status check(const Call& call) const override;
-  Result<Means> means_of(const Call& call) const override;
-  Status prepare(std::span<const Message> messages, const MessageOptions& options,
+  Status check(const CallView& call) const override;
+  Result<Means> means_of(Collective collective, const CallOptions& options) const override;
+  Status prepare(std::span<const Message> messages, const CallOptions& options,
                  Task& task) override;
   Plans* plans() const override { return plans_.get(); }
   void report(MemoryReport& report) const override;
@@ -50,8 +50,8 @@ class DevicePath final : public CallPath {
   std::optional<algorithm::RankPhases> phases_of(const algorithm::Entry& entry,
                                                  const algorithm::Request& request) const;
   std::unique_ptr<Plans> plans_of_copy_engines();
-  // Fills in the communicator's policy and limit of SMs.
-  void settle(std::optional<Policy>& policy, int& max_sms) const;
+  // With what the communicator's say, and no more SMs than ranks that share a device have.
+  CallOptions settled(const CallOptions& options) const;
 
   std::shared_ptr<Job> job_;
   HostPath& host_;

@@ -35,11 +35,11 @@ Staging::Staged::Places::Places(const Range& in, const Range& out) {
 }
 
 Status Staging::Staged::start(const engine::Arguments& arguments) {
-  stream_ = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
+  stream_ = static_cast<sys::cuda::StreamHandle*>(arguments.stream());
   on_device_ = arguments;
   on_device_.path = {};  // the GPU's engine finds its own
   given_ = arguments;
-  given_.stream = nullptr;
+  given_.options.stream.reset();
   // What has kernels at its end is divided by them. An average that scales contributions instead
   // does so in each phase: a contribution is read as the input in one of them.
   if (after_ && given_.operation == ReduceOperation::average && engine::is_integer(given_.type))

@@ -17,15 +17,15 @@ class CallPath {
   virtual ~CallPath() = default;
 
   // Misuse if the path cannot use the call's buffers or its stream. Any thread.
-  virtual Status check(const Call& call) const = 0;
+  virtual Status check(const CallView& call) const = 0;
   // The plans that a call chooses from, and its options where the communicator's are filled in.
   struct Means {
     Plans* plans = nullptr;
     CallOptions options;
   };
-  virtual Result<Means> means_of(const Call& call) const = 0;
+  virtual Result<Means> means_of(Collective collective, const CallOptions& options) const = 0;
   // Fills the task for messages that are right in all that does not depend on the path.
-  virtual Status prepare(std::span<const Message> messages, const MessageOptions& options,
+  virtual Status prepare(std::span<const Message> messages, const CallOptions& options,
                          Task& task) = 0;
   // Plans are registered with these, and explained by them; null while there are none.
   virtual Plans* plans() const = 0;

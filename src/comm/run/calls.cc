@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "base/call_options.h"
 #include "base/error.h"
 #include "base/try.h"
 #include "plan/plan.h"
@@ -116,7 +117,36 @@ plan::Header shape_of(const Call& call, int ranks) {
   return header;
 }
 
-bool buffers_fit(const Call& call, std::uint64_t input_bytes, std::uint64_t output_bytes,
+CallView view_of(const Call& call) {
+  return {.collective = call.collective,
+          .input = call.input,
+          .output = call.output,
+          .count = call.count,
+          .type = call.type,
+          .operation = call.operation,
+          .root = call.root,
+          .options = call.options,
+          .multiplier = {.real = call.multiplier, .integer = call.integer_multiplier}};
+}
+
+Call call_of(const CallView& view) {
+  return {.collective = view.collective,
+          .input = view.input,
+          .output = view.output,
+          .count = view.count,
+          .type = view.type,
+          .operation = view.operation,
+          .root = view.root,
+          .multiplier = view.multiplier.real,
+          .integer_multiplier = view.multiplier.integer,
+          .send_counts = {},
+          .send_displacements = {},
+          .recv_counts = {},
+          .recv_displacements = {},
+          .options = view.options};
+}
+
+bool buffers_fit(const CallView& call, std::uint64_t input_bytes, std::uint64_t output_bytes,
                  bool in_place) {
   const Span input{static_cast<const std::byte*>(call.input), input_bytes};
   const Span output{static_cast<const std::byte*>(call.output), output_bytes};
@@ -134,7 +164,7 @@ Status check_message_on_stream(const Message& message, int rank) {
                 "; it must be 0 between devices");
 }
 
-bool is_in_place(const Call& call, int rank) {
+bool is_in_place(const CallView& call, int rank) {
   if (call.input == nullptr || call.output == nullptr || call.count == 0) return false;
   const auto* input = static_cast<const std::byte*>(call.input);
   const auto* output = static_cast<const std::byte*>(call.output);
@@ -160,21 +190,15 @@ bool is_in_place(const Call& call, int rank) {
   }
 }
 
-std::uint64_t block_bytes(const Call& call) {
+std::uint64_t block_bytes(const CallView& call) {
   if (call.collective == Collective::all_to_all_v) return 0;
   return static_cast<std::uint64_t>(call.count) * size_bytes(call.type);
-}
-
-Status check_max_sms(int max_sms, int rank) {
-  if (max_sms >= 0) return {};
-  return misuse("max_sms is ", max_sms, " on rank ", rank,
-                "; it must be 1 or more, or 0 to use the communicator's");
 }
 
 Status check_call(const Call& call, const plan::Header& shape, int rank, bool& in_place) {
   in_place = false;
   const int ranks = shape.ranks;
-  UNISONO_TRY(check_max_sms(call.options.max_sms, rank));
+  UNISONO_TRY(check_options(call.options, str(" on rank ", rank)));
   if (has_root(call.collective) && (call.root < 0 || call.root >= ranks))
     return misuse("root is ", call.root, where(call, rank), "; it must be 0 to ", ranks - 1);
   if (call.collective == Collective::barrier) return {};
@@ -195,14 +219,14 @@ Status check_call(const Call& call, const plan::Header& shape, int rank, bool& i
   if (call.count > most_elements / most_blocks)
     return misuse("count is ", call.count, where(call, rank), "; with ", ranks,
                   " ranks it must be at most ", most_elements / most_blocks);
-  const std::uint64_t block = block_bytes(call);
+  const std::uint64_t block = block_bytes(view_of(call));
   const Span input{static_cast<const std::byte*>(call.input),
                    block * static_cast<std::uint64_t>(inputs)};
   const Span output{static_cast<const std::byte*>(call.output),
                     block * static_cast<std::uint64_t>(outputs)};
   UNISONO_TRY(check_buffer("input", input.begin, input.bytes, call, rank));
   UNISONO_TRY(check_buffer("output", output.begin, output.bytes, call, rank));
-  in_place = is_in_place(call, rank);
+  in_place = is_in_place(view_of(call), rank);
   if (!in_place && overlap(input, output))
     return misuse("input (", input.bytes, " bytes) and output (", output.bytes, " bytes) overlap",
                   where(call, rank), "; they must be disjoint, or exactly in place");
@@ -239,12 +263,16 @@ Status check_message(const Message& message, int rank, int ranks, std::size_t me
   return {};
 }
 
+Status check_options_of_messages(const CallOptions& options, int rank) {
+  if (options.names_plan())
+    return misuse("messages on rank ", rank,
+                  " name an algorithm, a protocol or channels, which only collectives have");
+  return check_options(options, str(" on rank ", rank));
+}
+
 engine::Arguments arguments_of(const Call& call) {
   engine::Arguments out;
   out.call = pack(fingerprint(call));
-  out.is_on_stream = call.options.stream.has_value();
-  out.stream = call.options.stream.value_or(nullptr);
-  out.timeout_ns = call.options.timeout.count();
   if (call.collective == Collective::barrier) {
     out.count = 1;
     return out;
@@ -286,13 +314,7 @@ Fingerprint fingerprint(const Message& message) {
 CallCard card_of(const Call& call, const Status& is_right) {
   CallCard out;
   out.call = pack(fingerprint(call));
-  out.options =
-      std::hash<std::string>{}(call.options.algorithm) * 31 +
-      (call.options.protocol ? static_cast<std::size_t>(*call.options.protocol) + 1 : 0) * 131 +
-      static_cast<std::size_t>(call.options.channels) +
-      (call.options.policy ? static_cast<std::size_t>(*call.options.policy) + 1 : 0) * 524'287 +
-      static_cast<std::size_t>(call.options.max_sms) * 8'191 +
-      (call.options.compute_overlap ? 65'537 : 0);
+  out.options = call.options.agreed_hash();
   if (!is_right.ok()) out.refusal.set(is_right.error().message);
   return out;
 }

@@ -1,5 +1,6 @@
 #include "comm/run/host_path.h"
 
+#include "base/call_options.h"
 #include "base/log.h"
 #include "base/try.h"
 #include "engine/relocation.h"
@@ -52,8 +53,8 @@ Result<std::unique_ptr<HostPath>> HostPath::make(const std::shared_ptr<Job>& job
   return path;
 }
 
-Result<CallPath::Means> HostPath::means_of(const Call& call) const {
-  Means means{plans_.get(), call.options};
+Result<CallPath::Means> HostPath::means_of(Collective, const CallOptions& options) const {
+  Means means{plans_.get(), with_defaults(options, job_->call_defaults())};
   means.options.max_sms = 0;
   return means;
 }

@@ -24,11 +24,9 @@ class HostPath final : public CallPath {
                                                 const std::vector<int>& world_ranks,
                                                 topo::Placement placement);
 
-  Status check(const Call&) const override { return {}; }
-  Result<Means> means_of(const Call& call) const override;
-  Status prepare(std::span<const Message> messages, const MessageOptions& options,
-                 Task& task) override {
-    static_cast<void>(options);
+  Status check(const CallView&) const override { return {}; }
+  Result<Means> means_of(Collective collective, const CallOptions& options) const override;
+  Status prepare(std::span<const Message> messages, const CallOptions&, Task& task) override {
     return messages_.prepare(messages, task);
   }
   Plans* plans() const override { return plans_.get(); }

@@ -39,7 +39,8 @@ constexpr std::uint64_t few_bytes = 4096;
 constexpr std::int64_t handover_ns = 5'000;
 // The host does not see a call on a stream start.
 void set_started(Task& task) {
-  task.entry.state = task.arguments.is_on_stream ? trace::State::scheduled : trace::State::started;
+  task.entry.state =
+      task.arguments.is_on_stream() ? trace::State::scheduled : trace::State::started;
 }
 
 }  // namespace
@@ -83,8 +84,8 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   entry.ended_ns = clock_.now_ns();
   if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
   entry.scheduled_ns = entry.started_ns;
-  if (call.arguments.is_on_stream) {
-    launched(entry, is_collective ? entry.sequence : call.number, call.arguments.timeout_ns,
+  if (call.arguments.is_on_stream()) {
+    launched(entry, is_collective ? entry.sequence : call.number, call.arguments.timeout_ns(),
              call.kind);
   } else {
     entry.state = trace::State::ended;
@@ -173,7 +174,7 @@ Status Scheduler::wait_after_inline(PreparedCall& call, const Status& status) {
                           .is_send = entry.is_send});
   set_started(task);
   task.connecting_before_ns = connecting_seen_ns_;
-  task.deadline_ns = entry.started_ns + call.arguments.timeout_ns;
+  task.deadline_ns = entry.started_ns + call.arguments.timeout_ns();
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
   write(task);
   if (task.in_order)
@@ -362,8 +363,8 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   task.entry.waiting = {};
   if (error) {
     close(task, *error);
-  } else if (task.arguments.is_on_stream) {
-    const std::int64_t timeout_ns = task.arguments.timeout_ns;
+  } else if (task.arguments.is_on_stream()) {
+    const std::int64_t timeout_ns = task.arguments.timeout_ns();
     trace::Entry entry = task.entry;
     if (!entry.is_message()) launched(entry, entry.sequence, timeout_ns);
     for (const Task::Part& part : task.parts) {

@@ -34,7 +34,7 @@ struct Task : PreparedCall {
   // What the record says of a collective: the host does not see a call on a stream start.
   trace::Entry recorded() const {
     trace::Entry out = entry;
-    if (arguments.is_on_stream) out.started_ns = 0;
+    if (arguments.is_on_stream()) out.started_ns = 0;
     return out;
   }
   // And of some messages.

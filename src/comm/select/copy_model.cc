@@ -41,7 +41,8 @@ class CopyModel : public EngineModel {
     return one;
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
-                 const algorithm::Cost& cost, double block_bytes, int) const override {
+                 const algorithm::Cost& cost, double block_bytes,
+                 const CallOptions&) const override {
     const int ranks = request.placement.ranks();
     const plan::Exchange* exchange = exchanges_.of(entry, ranks);
     const int hops = exchange != nullptr ? engine::gpu::zero_copy_hops(*exchange) : 0;

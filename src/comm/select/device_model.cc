@@ -95,15 +95,17 @@ class DeviceModel : public EngineModel {
     return tried;
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
-                 const algorithm::Cost& cost, double block_bytes, int max_sms) const override {
+                 const algorithm::Cost& cost, double block_bytes,
+                 const CallOptions& options) const override {
     const auto protocol = static_cast<std::size_t>(request.protocol);
     const int ranks = request.placement.ranks();
     if (const auto specialised =
-            how_specialised({&entry, nullptr, request, block_bytes}, max_sms)) {
+            how_specialised({&entry, nullptr, request, block_bytes, {.options = options}})) {
       // What is added up has come over links, to a root all of it.
       const double kilobytes = 1e-3 * std::max(cost.bytes_sent, cost.bytes_reduced);
       double speed = specialised->speed.gb_per_s;
-      if (max_sms > 0) speed = std::min(speed, max_sms * specialised->block_gb_per_s);
+      if (options.limits_sms())
+        speed = std::min(speed, options.max_sms * specialised->block_gb_per_s);
       const double us = specialised->speed.us + kilobytes / speed;
       const double at_most = ranks == 2 ? reduce_gb_per_s_of_two : reduce_gb_per_s_at_most;
       return specialised->is_at_root ? std::max(us, kilobytes / at_most) : us;
@@ -133,13 +135,13 @@ class DeviceModel : public EngineModel {
   int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                     double block_bytes) const override {
     const int interpreted = blocks_of(entry, request).most * request.channels;
-    const auto specialised = how_specialised({&entry, nullptr, request, block_bytes}, 0);
+    const auto specialised = how_specialised({&entry, nullptr, request, block_bytes});
     // A call that may not have as many is interpreted.
     return specialised ? std::min(interpreted, specialised->least_blocks) : interpreted;
   }
 
   trace::ChosenPath path(const PlanToRun& plan) const override {
-    if (const auto specialised = how_specialised(plan, plan.call.max_sms))
+    if (const auto specialised = how_specialised(plan))
       return specialised->overwrites ? engine::gpu::ll128_fallback(specialised->all_blocks)
                                      : specialised->path;
     const int blocks = plan.registered != nullptr
@@ -148,7 +150,7 @@ class DeviceModel : public EngineModel {
     return engine::gpu::interpreter_path(blocks, plan.request.protocol, options_);
   }
   std::string note(const PlanToRun& plan) const override {
-    const auto specialised = how_specialised(plan, plan.call.max_sms);
+    const auto specialised = how_specialised(plan);
     if (!specialised) return "why: no specialised kernel carries it";
     if (specialised->path.variant == trace::Path::ll_all_pairs)
       return "why: it carries this plan while a message fits a slot";
@@ -166,7 +168,7 @@ class DeviceModel : public EngineModel {
                      .ranks = ranks,
                      .hops = collective == Collective::all_reduce ? 2 : 1,
                      .longest = static_cast<std::uint64_t>(longest),
-                     .overlaps = true});
+                     .options = {.compute_overlap = true}});
     // Rows for calls with that hint; what others choose, calls choose without it.
     return chosen.row != nullptr && chosen.row->overlaps == 1 ? chosen.thread_blocks : 0;
   }
@@ -202,7 +204,7 @@ class DeviceModel : public EngineModel {
                format_bytes(row->min_bytes), to);
   }
   // Nothing: it is interpreted.
-  std::optional<SpecialisedCall> how_specialised(const PlanToRun& plan, int max_sms) const {
+  std::optional<SpecialisedCall> how_specialised(const PlanToRun& plan) const {
     const algorithm::Request& request = plan.request;
     const int ranks = request.placement.ranks();
     const plan::Exchange* exchange = nullptr;
@@ -214,7 +216,7 @@ class DeviceModel : public EngineModel {
     const double message_bytes = longest_message(plan, *exchange);
     const auto longest = static_cast<std::uint64_t>(message_bytes);
     const bool is_reduce = request.collective == Collective::reduce;
-    if (request.protocol == Protocol::ll128) return in_ll128(plan, *exchange, longest, max_sms);
+    if (request.protocol == Protocol::ll128) return in_ll128(plan, *exchange, longest);
     if (request.protocol != Protocol::ll) return std::nullopt;
     const auto kind = engine::gpu::ll_kind(*exchange);
     if (!kind || message_bytes > static_cast<double>(device::ll_max_bytes(*kind, ranks)))
@@ -225,7 +227,7 @@ class DeviceModel : public EngineModel {
                      : specialised_in_ll[static_cast<std::size_t>(device::ll_hops(*kind) - 1)],
         .least_blocks = engine::gpu::ll_least_blocks(*kind, longest, ranks),
         .is_at_root = is_reduce,
-        .path = engine::gpu::ll_path(*kind, longest, ranks, max_sms),
+        .path = engine::gpu::ll_path(*kind, longest, ranks, plan.call.options),
         .longest = longest};
   }
   // In bytes: where the type is known as the kernel divides blocks, else in proportion.
@@ -241,8 +243,7 @@ class DeviceModel : public EngineModel {
         whole_blocks * count + layout.begin(chunks % exchange.chunks_per_block);
     return static_cast<double>(elements * size);
   }
-  engine::gpu::PathChoice row_for(const PlanToRun& plan, int hops, std::uint64_t longest,
-                                  int max_sms) const {
+  engine::gpu::PathChoice row_for(const PlanToRun& plan, int hops, std::uint64_t longest) const {
     const Collective collective = plan.request.collective;
     if (is_reduction(collective) && plan.call.operation == ReduceOperation::pre_multiplied_sum)
       return {};
@@ -250,16 +251,16 @@ class DeviceModel : public EngineModel {
                         .ranks = plan.request.placement.ranks(),
                         .hops = hops,
                         .longest = longest,
-                        .max_sms = max_sms,
-                        .overlaps = plan.call.compute_overlap});
+                        .options = plan.call.options});
   }
   std::optional<SpecialisedCall> in_ll128(const PlanToRun& plan, const plan::Exchange& exchange,
-                                          std::uint64_t longest, int max_sms) const {
+                                          std::uint64_t longest) const {
     const algorithm::Request& request = plan.request;
     const int hops = engine::gpu::ll128_hops(exchange);
     if (hops == 0) return std::nullopt;
     const int ranks = request.placement.ranks();
-    const engine::gpu::PathChoice chosen = row_for(plan, hops, longest, max_sms);
+    const CallOptions& options = plan.call.options;
+    const engine::gpu::PathChoice chosen = row_for(plan, hops, longest);
     const bool is_reduce = request.collective == Collective::reduce;
     SpecialisedCall out{
         .speed = (is_reduce ? reduce_in_ll128
@@ -267,7 +268,7 @@ class DeviceModel : public EngineModel {
         .least_blocks = 1,
         .is_at_root = is_reduce,
         .path = engine::gpu::ll128_path(chosen, static_cast<std::int64_t>(longest), ranks,
-                                        is_reduction(request.collective), max_sms),
+                                        is_reduction(request.collective), options),
         .row = chosen.row,
         .longest = longest};
     if (chosen.path != trace::Path::ll128_all_pairs) {
@@ -276,21 +277,18 @@ class DeviceModel : public EngineModel {
           std::ranges::any_of(exchange.ranks, &plan::RankExchange::overwrites_in_place);
       out.all_blocks = chosen.path == trace::Path::zero_copy
                            ? out.path.thread_blocks
-                           : most_or(max_sms, device::ll128_max_blocks);
+                           : options.at_most(device::ll128_max_blocks);
     }
     if (chosen.path == trace::Path::zero_copy) {
       out.speed = zero_copy_kernel;
       out.is_at_root = false;
       out.block_gb_per_s = zero_copy_block_gb_per_s;
     } else if (chosen.path == trace::Path::tma_bulk) {
-      out.speed = max_sms == 0 && has_root(request.collective) ? at_root_in_bulk : in_bulk;
+      out.speed = !options.limits_sms() && has_root(request.collective) ? at_root_in_bulk : in_bulk;
       out.is_at_root = false;
       out.block_gb_per_s = bulk_block_gb_per_s;
     }
     return out;
-  }
-  static int most_or(int max_sms, int wanted) {
-    return max_sms > 0 ? std::min(wanted, max_sms) : wanted;
   }
   static Blocks count_blocks(const algorithm::Entry& entry, const algorithm::Request& request) {
     Blocks out;

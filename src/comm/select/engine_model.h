@@ -44,10 +44,10 @@ class EngineModel {
   virtual std::string note(const PlanToRun& /*plan*/) const { return {}; }
   // How many channels are worth trying.
   virtual std::span<const int> channels() const = 0;
-  // For blocks of `block_bytes`, on at most `max_sms` SMs; 0: no limit.
-  // Right in proportion.
+  // For blocks of `block_bytes`, of calls with that limit on SMs. Right in proportion.
   virtual double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
-                         const algorithm::Cost& cost, double block_bytes, int max_sms) const = 0;
+                         const algorithm::Cost& cost, double block_bytes,
+                         const CallOptions& options) const = 0;
   // The most SMs that it takes where it takes as few as it can; none on a host.
   virtual int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                             double block_bytes) const = 0;

@@ -48,7 +48,7 @@ class HostModel : public EngineModel {
     return one;
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
-                 const algorithm::Cost& stated, double, int) const override {
+                 const algorithm::Cost& stated, double, const CallOptions&) const override {
     const int ranks = request.placement.ranks();
     // Some state the longest chain only: all messages then tell how many each rank sends.
     algorithm::Cost cost = stated;

@@ -15,11 +15,10 @@ std::size_t Plans::KeyHash::operator()(const Key& key) const {
 }
 
 Result<Plans::Chosen> Plans::choose(Collective collective, std::uint64_t bytes, int root,
-                                    bool in_place, const CallOptions& options,
-                                    const engine::Arguments& arguments) {
+                                    bool in_place, const engine::Arguments& arguments) {
   const std::lock_guard lock(mutex_);
   Chosen chosen;
-  UNISONO_ASSIGN(chosen.choice, selection_.choose(collective, bytes, root, options));
+  UNISONO_ASSIGN(chosen.choice, selection_.choose(collective, bytes, root, arguments.options));
   UNISONO_ASSIGN(chosen.execution, execution(chosen.choice, collective, root, in_place));
   chosen.choice.path = chosen.execution->path(arguments);
   return chosen;

@@ -46,9 +46,9 @@ class Plans {
     Choice choice;
     engine::Execution* execution = nullptr;  // lives as long as this object
   };
-  // With the path that the execution takes for the arguments.
+  // By the options of the arguments, with the path that the execution takes for them.
   Result<Chosen> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
-                        const CallOptions& options, const engine::Arguments& arguments);
+                        const engine::Arguments& arguments);
   Result<plan::Header> custom(std::string_view program);
   // A registered plan made ready, to be added when all ranks have agreed on it.
   struct Prepared {

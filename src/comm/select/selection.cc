@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "base/call_options.h"
 #include "base/error.h"
 #include "base/settings.h"
 #include "base/try.h"
@@ -73,15 +74,17 @@ int Selection::assumed_root() const {
 }
 
 std::vector<Candidate> Selection::candidates(Collective collective, std::uint64_t bytes,
-                                             int max_sms, const algorithm::Entry* only) const {
-  std::vector<Candidate> out = all_candidates(collective, bytes, max_sms, only);
+                                             const CallOptions& limit,
+                                             const algorithm::Entry* only) const {
+  std::vector<Candidate> out = all_candidates(collective, bytes, limit, only);
   std::erase_if(out,
                 [this](const Candidate& one) { return !why_not(one.choice.protocol).empty(); });
   return out;
 }
 
 std::vector<Candidate> Selection::all_candidates(Collective collective, std::uint64_t bytes,
-                                                 int max_sms, const algorithm::Entry* only) const {
+                                                 const CallOptions& limit,
+                                                 const algorithm::Entry* only) const {
   std::vector<Candidate> out;
   const double block = block_bytes(collective, bytes);
   // One for all: it holds a placement.
@@ -95,7 +98,7 @@ std::vector<Candidate> Selection::all_candidates(Collective collective, std::uin
         if (!entry->supports(wanted).ok() || !model_->runs(*entry, wanted)) continue;
         const algorithm::Cost cost = entry->cost(wanted, block);
         out.push_back({{entry, wanted.protocol, channels, nullptr, {}},
-                       model_->time_us(*entry, wanted, cost, block, max_sms),
+                       model_->time_us(*entry, wanted, cost, block, limit),
                        cost});
       }
   }
@@ -104,63 +107,67 @@ std::vector<Candidate> Selection::all_candidates(Collective collective, std::uin
   return out;
 }
 
-bool Selection::takes_at_most(int max_sms, const Choice& choice, Collective collective,
-                              std::uint64_t bytes) const {
-  if (max_sms <= 0) return true;
-  if (choice.registered != nullptr) return choice.registered->thread_blocks <= max_sms;
-  return model_->thread_blocks(*choice.entry, request(collective, choice, 0, false),
-                               block_bytes(collective, bytes)) <= max_sms;
+bool Selection::keeps(const CallOptions& limit, const Choice& choice, Collective collective,
+                      std::uint64_t bytes) const {
+  if (!limit.limits_sms()) return true;
+  if (choice.registered != nullptr) return limit.allows(choice.registered->thread_blocks);
+  return limit.allows(model_->thread_blocks(*choice.entry, request(collective, choice, 0, false),
+                                            block_bytes(collective, bytes)));
 }
 
-bool Selection::takes_at_most(int max_sms, const SelectionRow& row, Collective collective) const {
-  return takes_at_most(max_sms, row.choice, collective,
-                       std::min(row.max_bytes, std::uint64_t{1} << largest_size_exponent));
+bool Selection::keeps(const CallOptions& limit, const SelectionRow& row,
+                      Collective collective) const {
+  return keeps(limit, row.choice, collective,
+               std::min(row.max_bytes, std::uint64_t{1} << largest_size_exponent));
 }
 
 Status Selection::check_limit(const Choice& choice, Collective collective, std::uint64_t bytes,
-                              int max_sms) const {
-  if (takes_at_most(max_sms, choice, collective, bytes)) return {};
-  return misuse("max_sms is ", max_sms, ", but plan ", choice.name(), " of ", name(collective),
-                " in protocol ", name(choice.protocol), " with ", choice.channels,
+                              const CallOptions& options) const {
+  if (keeps(options, choice, collective, bytes)) return {};
+  return misuse("max_sms is ", options.max_sms, ", but plan ", choice.name(), " of ",
+                name(collective), " in protocol ", name(choice.protocol), " with ", choice.channels,
                 " channels needs more SMs than that on ", placement_.ranks(), " ranks");
 }
 
-void Selection::keep_small(std::vector<Candidate>& ranked, int max_sms, Collective collective,
-                           std::uint64_t bytes) const {
+void Selection::keep_small(std::vector<Candidate>& ranked, const CallOptions& limit,
+                           Collective collective, std::uint64_t bytes) const {
   const auto thread_blocks = [&](const Candidate& one) {
     return model_->thread_blocks(*one.choice.entry, request(collective, one.choice, 0, false),
                                  block_bytes(collective, bytes));
   };
   const int fewest = thread_blocks(*std::ranges::min_element(ranked, {}, thread_blocks));
-  std::erase_if(
-      ranked, [&](const Candidate& one) { return thread_blocks(one) > std::max(max_sms, fewest); });
+  std::erase_if(ranked, [&](const Candidate& one) {
+    return thread_blocks(one) > fewest && !limit.allows(thread_blocks(one));
+  });
 }
 
-std::optional<Choice> Selection::fastest(Collective collective, int exponent, int max_sms) const {
+std::optional<Choice> Selection::fastest(Collective collective, int exponent,
+                                         const CallOptions& limit) const {
   const std::uint64_t bytes = std::uint64_t{1} << exponent;
   const auto best_of = [&](std::vector<Candidate> ranked) -> std::optional<Choice> {
     if (ranked.empty()) return std::nullopt;
-    if (max_sms > 0) keep_small(ranked, max_sms, collective, 2 * bytes - 1);
+    if (limit.limits_sms()) keep_small(ranked, limit, collective, 2 * bytes - 1);
     return ranked.front().choice;
   };
-  const auto best = best_of(all_candidates(collective, bytes, max_sms, nullptr));
+  const auto best = best_of(all_candidates(collective, bytes, limit, nullptr));
   if (!best || why_not(best->protocol).empty()) return best;
-  auto instead = best_of(candidates(collective, bytes, max_sms));
+  auto instead = best_of(candidates(collective, bytes, limit));
   if (!instead) return std::nullopt;
   instead->fallback = trace::Fallback::link;
   const PlanToRun refused{best->entry,
                           nullptr,
                           request(collective, *best, 0, false),
                           block_bytes(collective, bytes),
-                          {.max_sms = max_sms}};
+                          {.options = limit}};
   instead->instead_of = model_->path(refused).variant;
   return instead;
 }
 
-std::vector<SelectionRow> Selection::make_rows(Collective collective, int max_sms) const {
+std::vector<SelectionRow> Selection::make_rows(Collective collective,
+                                               const CallOptions& limit) const {
   std::vector<SelectionRow> rows;
   for (int exponent = 0; exponent <= last_exponent(collective); ++exponent) {
-    const std::optional<Choice> choice = fastest(collective, exponent, max_sms);
+    const std::optional<Choice> choice = fastest(collective, exponent, limit);
     if (!choice) return {};
     if (!rows.empty() && rows.back().choice.is_same_plan(*choice)) continue;
     const std::uint64_t bytes = std::uint64_t{1} << exponent;
@@ -170,31 +177,31 @@ std::vector<SelectionRow> Selection::make_rows(Collective collective, int max_sm
   return rows;
 }
 
-int Selection::table_sms(Collective collective, std::uint64_t bytes,
-                         const CallOptions& options) const {
-  if (options.max_sms > 0 || !options.compute_overlap) return options.max_sms;
-  return model_->overlap_thread_blocks(collective, placement_.ranks(),
-                                       block_bytes(collective, bytes));
+CallOptions Selection::table_limit(Collective collective, std::uint64_t bytes,
+                                   const CallOptions& options) const {
+  if (options.limits_sms() || !options.compute_overlap) return {.max_sms = options.max_sms};
+  return {.max_sms = model_->overlap_thread_blocks(collective, placement_.ranks(),
+                                                   block_bytes(collective, bytes))};
 }
 
-const Choice* Selection::chosen_by_table(Collective collective, std::uint64_t bytes, int max_sms) {
+const Choice* Selection::chosen_by_table(Collective collective, std::uint64_t bytes,
+                                         const CallOptions& limit) {
   for (const SelectionRow& row : file_rows_[index(collective)])
-    if (row.min_bytes <= bytes && bytes <= row.max_bytes && takes_at_most(max_sms, row, collective))
+    if (row.min_bytes <= bytes && bytes <= row.max_bytes && keeps(limit, row, collective))
       return &row.choice;
   const auto floor = static_cast<int>(std::bit_width(std::max<std::uint64_t>(bytes, 1))) - 1;
   const int exponent = std::min(floor, last_exponent(collective));
-  const auto [known, is_new] = fastest_.try_emplace({collective, max_sms, exponent});
-  if (is_new) known->second = fastest(collective, exponent, max_sms);
+  const auto [known, is_new] = fastest_.try_emplace({collective, limit.max_sms, exponent});
+  if (is_new) known->second = fastest(collective, exponent, limit);
   return known->second ? &*known->second : nullptr;
 }
 
-const std::vector<SelectionRow>& Selection::rows(Collective collective, int max_sms) {
-  auto& rows = rows_[{collective, max_sms}];
+const std::vector<SelectionRow>& Selection::rows(Collective collective, const CallOptions& limit) {
+  auto& rows = rows_[{collective, limit.max_sms}];
   if (rows.empty()) {
     rows = file_rows_[index(collective)];
-    std::erase_if(
-        rows, [&](const SelectionRow& row) { return !takes_at_most(max_sms, row, collective); });
-    const auto made = make_rows(collective, max_sms);
+    std::erase_if(rows, [&](const SelectionRow& row) { return !keeps(limit, row, collective); });
+    const auto made = make_rows(collective, limit);
     rows.insert(rows.end(), made.begin(), made.end());
   }
   return rows;
@@ -237,7 +244,7 @@ const Registered* Selection::find_registered(Collective collective, std::uint64_
     if (!options.algorithm.empty() && options.algorithm != one.header.name) continue;
     if (options.protocol && *options.protocol != one.header.protocol) continue;
     if (options.channels > 0 && options.channels != one.header.channels) continue;
-    if (options.max_sms > 0 && one.thread_blocks > options.max_sms) continue;
+    if (!options.allows(one.thread_blocks)) continue;
     return &one;
   }
   return nullptr;
@@ -288,10 +295,9 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
   }
   if (collective == Collective::custom) return refuse_custom(bytes, call_options);
   const bool nothing_forced = forced_algorithms_.empty() && !forced_protocol_ &&
-                              forced_channels_ == 0 && call_options.algorithm.empty() &&
-                              !call_options.protocol && call_options.channels == 0;
-  const int most = table_sms(collective, bytes, call_options);
-  const Choice* const by_table = chosen_by_table(collective, bytes, most);
+                              forced_channels_ == 0 && !call_options.names_plan();
+  const Choice* const by_table =
+      chosen_by_table(collective, bytes, table_limit(collective, bytes, call_options));
   if (by_table == nullptr)
     return misuse("no algorithm supports ", name(collective), " on ", placement_.ranks(), " ranks");
   if (nothing_forced) return *by_table;
@@ -305,8 +311,8 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
     if (!options.protocol) {
       // The protocol and the channels that the model likes best for this algorithm.
       for (const Candidate& candidate :
-           candidates(collective, bytes, options.max_sms, choice.entry))
-        if (takes_at_most(options.max_sms, candidate.choice, collective, bytes)) {
+           candidates(collective, bytes, {.max_sms = options.max_sms}, choice.entry))
+        if (keeps(options, candidate.choice, collective, bytes)) {
           choice = candidate.choice;
           break;
         }
@@ -323,19 +329,15 @@ Result<Choice> Selection::choose(Collective collective, std::uint64_t bytes, int
                   " with ", choice.channels, " channels on ", placement_.ranks(),
                   " ranks exceeds the engine's limits: a step does not fit into a slot, or there "
                   "are too many thread blocks");
-  UNISONO_TRY(check_limit(choice, collective, bytes, options.max_sms));
+  UNISONO_TRY(check_limit(choice, collective, bytes, options));
   return choice;
 }
 
 Result<Explanation> Selection::explain(Collective collective, std::uint64_t bytes,
                                        const ExplainOptions& options) {
-  if (options.max_sms < 0)
-    return misuse("max_sms is ", options.max_sms, "; it must be 1 or more, or 0 for no limit");
-  CallOptions call;
-  call.max_sms = options.max_sms;
-  call.compute_overlap = options.compute_overlap;
-  UNISONO_ASSIGN(Choice choice, choose(collective, bytes, 0, call));
-  const int most = table_sms(collective, bytes, call);
+  UNISONO_TRY(check_options(options.options));
+  UNISONO_ASSIGN(Choice choice, choose(collective, bytes, 0, options.options));
+  const CallOptions limit = table_limit(collective, bytes, options.options);
   const PlanToRun to_run{choice.entry, choice.registered,
                          request(collective, choice, 0, options.in_place),
                          block_bytes(collective, bytes), options};
@@ -363,12 +365,12 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
     out.min_bytes = choice.registered->min_bytes;
     out.max_bytes = choice.registered->max_bytes;
   } else {
-    const SelectionRow row = row_of(collective, bytes, choice, most);
+    const SelectionRow row = row_of(collective, bytes, choice, limit);
     out.origin = row.origin;
     out.min_bytes = row.min_bytes;
     out.max_bytes = row.max_bytes;
   }
-  for (const Candidate& one : candidates(collective, bytes, most))
+  for (const Candidate& one : candidates(collective, bytes, limit))
     out.candidates.push_back({.algorithm = std::string(one.choice.entry->name),
                               .protocol = one.choice.protocol,
                               .channels = one.choice.channels,
@@ -381,8 +383,8 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
 }
 
 SelectionRow Selection::row_of(Collective collective, std::uint64_t bytes, const Choice& choice,
-                               int max_sms) {
-  for (SelectionRow row : rows(collective, max_sms))
+                               const CallOptions& limit) {
+  for (SelectionRow row : rows(collective, limit))
     if (row.min_bytes <= bytes && bytes <= row.max_bytes) {
       if (!row.choice.is_same_plan(choice)) row.origin = "setting";
       row.choice = choice;

@@ -81,21 +81,22 @@ class Selection {
                         const CallOptions& options);
   // The header of a registered custom program, in place or not; misuse naming those that there are.
   Result<plan::Header> custom(std::string_view program) const;
-  // With max_sms, those of the table for calls that may take so many SMs.
-  const std::vector<SelectionRow>& rows(Collective collective, int max_sms = 0);
-  // All plans that could serve, or those of one algorithm, fastest first; with max_sms, on so many
-  // SMs, whether or not they can do with as few.
-  std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes, int max_sms = 0,
+  // Those of the table for calls with that limit on SMs.
+  const std::vector<SelectionRow>& rows(Collective collective, const CallOptions& limit = {});
+  // All plans that could serve, or those of one algorithm, fastest first; with a limit on SMs, on
+  // so many, whether or not they can do with as few.
+  std::vector<Candidate> candidates(Collective collective, std::uint64_t bytes,
+                                    const CallOptions& limit = {},
                                     const algorithm::Entry* only = nullptr) const;
   // Why no call may use a protocol here; "" where calls may.
   std::string why_not(Protocol protocol) const { return model_->why_not(protocol); }
   // What is chosen, who decides, and all candidates.
   Result<Explanation> explain(Collective collective, std::uint64_t bytes,
                               const ExplainOptions& options = {});
-  // The row of the table for so many SMs that serves a size, with what is chosen there; its origin
-  // says where a setting, not the row, has decided.
+  // The row of the table for that limit on SMs that serves a size, with what is chosen there; its
+  // origin says where a setting, not the row, has decided.
   SelectionRow row_of(Collective collective, std::uint64_t bytes, const Choice& choice,
-                      int max_sms = 0);
+                      const CallOptions& limit = {});
 
   const topo::Placement& placement() const { return placement_; }
   algorithm::Request request(Collective collective, const Choice& choice, int root,
@@ -105,27 +106,31 @@ class Selection {
   // Whether the engine runs the plan, in a protocol that calls may use.
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const;
   // As candidates(), with those in protocols that no call may use.
-  std::vector<Candidate> all_candidates(Collective collective, std::uint64_t bytes, int max_sms,
+  std::vector<Candidate> all_candidates(Collective collective, std::uint64_t bytes,
+                                        const CallOptions& limit,
                                         const algorithm::Entry* only) const;
   // A row serves every root, and of larger nodes few begin or end their node: from the others, and
   // to them, a chain crosses one edge more between nodes.
   int assumed_root() const;
-  std::vector<SelectionRow> make_rows(Collective collective, int max_sms) const;
-  // The SMs that the table of a call is for; 0: no limit.
-  int table_sms(Collective collective, std::uint64_t bytes, const CallOptions& options) const;
+  std::vector<SelectionRow> make_rows(Collective collective, const CallOptions& limit) const;
+  // The limit on SMs, and nothing else, that the table of a call is for.
+  CallOptions table_limit(Collective collective, std::uint64_t bytes,
+                          const CallOptions& options) const;
   // What the rows say for a size, which asks the model for this size alone; null where no
   // algorithm serves.
-  const Choice* chosen_by_table(Collective collective, std::uint64_t bytes, int max_sms);
+  const Choice* chosen_by_table(Collective collective, std::uint64_t bytes,
+                                const CallOptions& limit);
   // The model's for the sizes of 2^exponent up to its double.
-  std::optional<Choice> fastest(Collective collective, int exponent, int max_sms) const;
-  // Those that take at most max_sms; where none does, those that take fewest.
-  void keep_small(std::vector<Candidate>& ranked, int max_sms, Collective collective,
+  std::optional<Choice> fastest(Collective collective, int exponent,
+                                const CallOptions& limit) const;
+  // Those that take no more SMs than the limit; where none does, those that take fewest.
+  void keep_small(std::vector<Candidate>& ranked, const CallOptions& limit, Collective collective,
                   std::uint64_t bytes) const;
-  bool takes_at_most(int max_sms, const Choice& choice, Collective collective,
-                     std::uint64_t bytes) const;
-  bool takes_at_most(int max_sms, const SelectionRow& row, Collective collective) const;
+  bool keeps(const CallOptions& limit, const Choice& choice, Collective collective,
+             std::uint64_t bytes) const;
+  bool keeps(const CallOptions& limit, const SelectionRow& row, Collective collective) const;
   Status check_limit(const Choice& choice, Collective collective, std::uint64_t bytes,
-                     int max_sms) const;
+                     const CallOptions& options) const;
   Status read_file(const std::string& path);
   Status apply_forced(Collective collective, CallOptions& options) const;
   const Registered* find_registered(Collective collective, std::uint64_t bytes, int root,
@@ -145,8 +150,8 @@ class Selection {
     std::string reason;
   };
   std::vector<Refused> refused_;
-  std::map<std::pair<Collective, int>, std::vector<SelectionRow>> rows_;  // by max_sms
-  // By max_sms and exponent.
+  std::map<std::pair<Collective, int>, std::vector<SelectionRow>> rows_;  // by limit on SMs
+  // By limit on SMs and exponent.
   std::map<std::tuple<Collective, int, int>, std::optional<Choice>> fastest_;
   std::array<std::vector<SelectionRow>, collective_count> file_rows_;
   std::string file_note_;

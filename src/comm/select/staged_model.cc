@@ -63,14 +63,15 @@ class StagedModel final : public EngineModel {
                of_host.empty() ? "" : "; ", of_host);
   }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
-                 const algorithm::Cost& cost, double block_bytes, int max_sms) const override {
+                 const algorithm::Cost& cost, double block_bytes,
+                 const CallOptions& options) const override {
     if (blocks(entry, request) == 0) {
       const plan::Header header = entry.header(request);
-      return host_->time_us(entry, request, cost, block_bytes, max_sms) + copies_us +
+      return host_->time_us(entry, request, cost, block_bytes, options) + copies_us +
              us_of(block_bytes * (header.input_blocks + header.output_blocks), copy_gb_per_s);
     }
     const double bytes_inside = cost.bytes_sent - cost.bytes_sent_inter_node;
-    return host_->time_us(entry, request, between_nodes(cost), block_bytes, max_sms) + copies_us +
+    return host_->time_us(entry, request, between_nodes(cost), block_bytes, options) + copies_us +
            us_of(2 * cost.bytes_sent_inter_node, copy_gb_per_s) + 2 * phase_us +
            hop_us * static_cast<double>(cost.steps - cost.steps_inter_node) +
            us_of(bytes_inside, link_gb_per_s);

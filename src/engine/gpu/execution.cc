@@ -119,8 +119,8 @@ class GpuExecution : public Execution {
 // Whether calls differ in nothing, on whichever stream they are.
 bool is_same(const Arguments& a, const Arguments& b) {
   return a.input == b.input && a.output == b.output && a.count == b.count && a.type == b.type &&
-         a.operation == b.operation && a.timeout_ns == b.timeout_ns && a.max_sms == b.max_sms &&
-         a.compute_overlap == b.compute_overlap && a.path == b.path &&
+         a.operation == b.operation && a.options.timeout == b.options.timeout &&
+         a.options.agrees_with(b.options) && a.path == b.path &&
          a.pre_multiplier.integer == b.pre_multiplier.integer &&
          a.pre_multiplier.real == b.pre_multiplier.real && !is_uneven(a) && !is_uneven(b);
 }
@@ -145,7 +145,7 @@ Status GpuExecution::check(const Arguments& arguments) const {
 Status GpuExecution::start(const Arguments& arguments) {
   is_repeated_ = is_launched_ && is_same(arguments, arguments_);
   if (is_repeated_) {
-    arguments_.stream = arguments.stream;
+    arguments_.options.stream = arguments.options.stream;
     return {};
   }
   is_launched_ = false;
@@ -164,7 +164,7 @@ Result<bool> GpuExecution::poll() {
     UNISONO_TRY(resources_.progress());
     return false;
   }
-  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream());
   const Launching launching(resources_);
   UNISONO_TRY(resources_.before_launch(stream));
   UNISONO_TRY(launch_all());
@@ -286,7 +286,7 @@ Result<device::Launch> GpuExecution::prepare_launch() {
                   UINT32_MAX);
   launch.tiles = static_cast<std::int32_t>(tiles);
   launch.mailbox = resources_.engine().mailbox_address();
-  launch.timeout_ns = arguments_.timeout_ns;
+  launch.timeout_ns = arguments_.timeout_ns();
   launch.stamp = stamp();
   launch.posts = posts();
   // Private memory is not known to peers.
@@ -311,7 +311,7 @@ Status GpuExecution::launch() {
   if (launch.tiles == 0) return {};
   if (lowered_.blocks.empty()) return copy_back(resources_, relocation_, arguments_, launch);
   const Engine& engine = resources_.engine();
-  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream());
   UNISONO_TRY(resources_.make_room(stream, static_cast<int>(lowered_.blocks.size())));
   void* parameters[] = {&launch};
   const auto result = engine.interpret(lowered_.has_tokens)
@@ -334,12 +334,12 @@ Status GpuExecution::launch_divide() {
   const std::int64_t wanted =
       (launch.elements + device::threads_per_block - 1) / device::threads_per_block;
   const auto blocks = static_cast<unsigned>(
-      std::min<std::int64_t>(wanted, most_blocks(arguments_, 2 * engine.device().sms())));
+      std::min<std::int64_t>(wanted, arguments_.options.at_most(2 * engine.device().sms())));
   void* parameters[] = {&launch};
   const auto result =
       engine.kernel(device::KernelFamily::divide)
           .launch(blocks, device::threads_per_block,
-                  static_cast<sys::cuda::StreamHandle*>(arguments_.stream), parameters);
+                  static_cast<sys::cuda::StreamHandle*>(arguments_.stream()), parameters);
   return engine.device().check(result, "launching the division of an average");
 }
 

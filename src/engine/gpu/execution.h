@@ -238,11 +238,6 @@ trace::ChosenPath interpreter_path(int thread_blocks, Protocol protocol, const O
 // What a call gives this rank, from its output on.
 std::size_t output_bytes(const plan::Header& header, int rank, const Arguments& arguments);
 
-// Thread blocks of a kernel that could have `wanted`, in a call that may be limited to fewer.
-inline int most_blocks(const Arguments& arguments, int wanted) {
-  return arguments.max_sms > 0 ? std::min(wanted, arguments.max_sms) : wanted;
-}
-
 // Calls of one execution, and of executions that share a connection, must follow each other: on one
 // stream, or ordered by events. `exchange` is the whole plan's, null if it has none; specialised
 // kernels are chosen by it, the same on all ranks. Calls are `in_place` on this rank or not; the

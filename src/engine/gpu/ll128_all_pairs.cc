@@ -32,11 +32,8 @@ int ll128_hops(const plan::Exchange& exchange) {
   return !is_shared_out || exchange.has_segments() ? exchange.hops : 0;
 }
 
-// Those have regions of their own, for few thread blocks.
-bool is_bounded(int max_sms) { return max_sms > 0 && max_sms <= device::bulk_max_blocks; }
-
 trace::ChosenPath ll128_path(const PathChoice& chosen, std::int64_t longest, int ranks, bool adds,
-                             int max_sms) {
+                             const CallOptions& options) {
   trace::ChosenPath out{.variant = chosen.path, .thread_blocks = chosen.thread_blocks};
   if (chosen.path == Path::tma_bulk) {
     const BulkStages stages = bulk_stages(adds, ranks, chosen.slots, chosen.chunk_bytes);
@@ -46,8 +43,8 @@ trace::ChosenPath ll128_path(const PathChoice& chosen, std::int64_t longest, int
   }
   // A group of lines a block, until all are there; then more warps.
   constexpr auto payload = static_cast<std::int64_t>(device::ll128_group_payload);
-  int most = chosen.thread_blocks > 0 ? chosen.thread_blocks : device::ll128_max_blocks;
-  if (max_sms > 0) most = std::min(most, max_sms);
+  const int most =
+      options.at_most(chosen.thread_blocks > 0 ? chosen.thread_blocks : device::ll128_max_blocks);
   out.thread_blocks =
       static_cast<int>(std::clamp<std::int64_t>((longest + payload - 1) / payload, 1, most));
   if (chosen.path != Path::ll128_all_pairs) return out;
@@ -103,8 +100,7 @@ PathChoice Ll128AllPairs::choose(const Engine& engine, const Arguments& argument
                               .ranks = ranks_,
                               .hops = exchange_->hops,
                               .longest = static_cast<std::uint64_t>(longest_bytes(arguments)),
-                              .max_sms = arguments.max_sms,
-                              .overlaps = arguments.compute_overlap});
+                              .options = arguments.options});
 }
 
 int Ll128AllPairs::channel(const Arguments& arguments) const {
@@ -112,7 +108,8 @@ int Ll128AllPairs::channel(const Arguments& arguments) const {
     case Path::zero_copy:
       return ll128_one_way;
     case Path::tma_bulk:
-      return is_bounded(arguments.max_sms) ? bulk_channel : ll128_one_way;
+      // Few thread blocks have regions of their own.
+      return arguments.options.allows(device::bulk_max_blocks + 1) ? ll128_one_way : bulk_channel;
     default:
       return is_one_way() ? ll128_one_way : ll128_mutual;
   }
@@ -205,7 +202,7 @@ void Ll128AllPairs::prepare(Resources& resources, const Arguments& arguments,
   }
   if (path == Path::ll128_all_pairs) stand_by_distance(launch);
   launch.mailbox = engine.mailbox_address();
-  launch.timeout_ns = arguments.timeout_ns;
+  launch.timeout_ns = arguments.timeout_ns();
   if (path == Path::tma_bulk) return;
   constexpr auto payload = static_cast<std::int64_t>(device::ll128_group_payload);
   const std::int64_t groups = (launch.longest + payload - 1) / payload;
@@ -228,7 +225,7 @@ Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,
   if (arguments.path.variant == Path::tma_bulk)
     return launch_in_bulk(resources, arguments, launch_);
   const int blocks = arguments.path.thread_blocks;
-  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream());
   UNISONO_TRY(resources.make_room(stream, blocks));
   void* parameters[] = {&launch_};
   const auto result = kernel_->launch(static_cast<unsigned>(blocks), threads_, stream, parameters);

@@ -22,7 +22,7 @@ int ll128_hops(const plan::Exchange& exchange);
 // The path of a call with its longest message of so many bytes, as a row or none chose it. `adds`:
 // it sums.
 trace::ChosenPath ll128_path(const PathChoice& chosen, std::int64_t longest, int ranks, bool adds,
-                             int max_sms);
+                             const CallOptions& options);
 // What runs on so many thread blocks instead of a path that peers' buffers rule out.
 trace::ChosenPath ll128_fallback(int thread_blocks);
 
@@ -35,7 +35,7 @@ class Ll128AllPairs : public SpecialisedKernel {
   bool serves(const Arguments& arguments) const override { return block_bytes(arguments) > 0; }
   trace::ChosenPath path(const Engine& engine, const Arguments& arguments) const override {
     return ll128_path(choose(engine, arguments), longest_bytes(arguments), ranks_,
-                      is_reduction(collective_), arguments.max_sms);
+                      is_reduction(collective_), arguments.options);
   }
   Status launch(Resources& resources, const Arguments& arguments,
                 const device::Arithmetic& arithmetic, const device::Stamp& stamp,

@@ -75,15 +75,15 @@ bool LlAllPairs::serves(const Arguments& arguments) const {
   const std::int64_t bytes = longest_bytes(arguments);
   return bytes > 0 && bytes <= static_cast<std::int64_t>(device::ll_max_bytes(kind_, ranks_)) &&
          ll_least_blocks(kind_, static_cast<std::size_t>(bytes), ranks_) <=
-             most_blocks(arguments, device::ll_max_blocks);
+             arguments.options.at_most(device::ll_max_blocks);
 }
 
-trace::ChosenPath ll_path(LlKind kind, std::size_t bytes, int ranks, int max_sms) {
+trace::ChosenPath ll_path(LlKind kind, std::size_t bytes, int ranks, const CallOptions& options) {
   const auto units = static_cast<std::int64_t>((bytes + 7) / 8);
   const auto blocks = static_cast<int>(
       std::min<std::int64_t>((units + few_threads - 1) / few_threads, device::ll_max_blocks));
   return {.variant = Path::ll_all_pairs,
-          .thread_blocks = max_sms > 0 ? std::min(blocks, max_sms) : blocks,
+          .thread_blocks = options.at_most(blocks),
           .slots = device::ll_slots,
           .chunk_bytes = static_cast<std::uint32_t>(device::ll_max_bytes(kind, ranks))};
 }
@@ -132,7 +132,7 @@ void LlAllPairs::prepare(const Engine& engine, const Arguments& arguments,
   if (launch.states == 0) prepare_all(engine);
   launch.arithmetic = arithmetic;
   launch.bytes = longest_bytes(arguments);
-  launch.timeout_ns = arguments.timeout_ns;
+  launch.timeout_ns = arguments.timeout_ns();
   set_buffers(arguments, launch);
   const std::int64_t units = (launch.bytes + 7) / 8;
   const std::int64_t blocks = arguments.path.thread_blocks;
@@ -152,7 +152,7 @@ Status LlAllPairs::launch(Resources& resources, const Arguments& arguments,
                           bool is_repeated) {
   const Engine& engine = resources.engine();
   if (!is_repeated) prepare(engine, arguments, arithmetic);
-  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream());
   const int blocks = arguments.path.thread_blocks;
   UNISONO_TRY(resources.make_room(stream, blocks));
   launch_.stamp = stamp;

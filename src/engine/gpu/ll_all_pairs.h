@@ -15,7 +15,8 @@ namespace unisono::engine::gpu {
 int ll_least_blocks(device::LlKind kind, std::size_t bytes, int ranks);
 // The path of a call that sends `bytes` to each rank in a hop. Each thread has one unit, in small
 // thread blocks, until the grid is as large as it may be.
-trace::ChosenPath ll_path(device::LlKind kind, std::size_t bytes, int ranks, int max_sms);
+trace::ChosenPath ll_path(device::LlKind kind, std::size_t bytes, int ranks,
+                          const CallOptions& options);
 
 class LlAllPairs : public SpecialisedKernel {
  public:
@@ -27,7 +28,7 @@ class LlAllPairs : public SpecialisedKernel {
   bool serves(const Arguments& arguments) const override;
   trace::ChosenPath path(const Engine&, const Arguments& arguments) const override {
     return ll_path(kind_, static_cast<std::size_t>(longest_bytes(arguments)), ranks_,
-                   arguments.max_sms);
+                   arguments.options);
   }
   Status launch(Resources& resources, const Arguments& arguments,
                 const device::Arithmetic& arithmetic, const device::Stamp& stamp,

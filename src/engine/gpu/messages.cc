@@ -34,7 +34,7 @@ class Messages : public Execution {
  public:
   Messages(int rank, Resources& resources) : rank_(rank), resources_(resources) {}
 
-  Status add(std::span<const Message> messages, int ranks, int max_sms);
+  Status add(std::span<const Message> messages, int ranks, const CallOptions& options);
   Status start(const Arguments& arguments) override {
     arguments_ = arguments;
     waiting_ = {};
@@ -68,12 +68,12 @@ class Messages : public Execution {
   bool progressed_ = false;
 };
 
-Status Messages::add(std::span<const Message> messages, int ranks, int max_sms) {
+Status Messages::add(std::span<const Message> messages, int ranks, const CallOptions& options) {
   std::map<std::pair<int, bool>, Way> ways;
   for (const Message& message : messages) {
     const std::uint64_t bytes = bytes_of(message);
     if (message.peer == rank_ || bytes == 0) continue;
-    const Cut cut = cut_of(bytes, ranks, max_sms, resources_.engine().options());
+    const Cut cut = cut_of(bytes, ranks, options, resources_.engine().options());
     Way& way = ways[{message.peer, message.is_send}];
     way.peer = message.peer;
     way.sends = message.is_send;
@@ -149,7 +149,7 @@ Result<bool> Messages::poll() {
     UNISONO_TRY(resources_.progress());
     return false;
   }
-  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream());
   const Launching launching(resources_);
   UNISONO_TRY(resources_.before_launch(stream));
   UNISONO_TRY(copy_to_self(stream));
@@ -229,7 +229,7 @@ Status Messages::launch_ll128(sys::cuda::StreamHandle* stream) const {
   launch.rank = rank_;
   launch.mailbox = engine.mailbox_address();
   launch.stopped = engine.stopped_address();
-  launch.timeout_ns = arguments_.timeout_ns;
+  launch.timeout_ns = arguments_.timeout_ns();
   launch.stamp = resources_.stamp();
   void* parameters[] = {&launch};
   return engine.device().check(
@@ -265,7 +265,7 @@ Status Messages::launch_any(const sys::cuda::Kernel& kernel,
   launch.slot_bytes = static_cast<std::uint32_t>(engine.options().slot_bytes);
   launch.mailbox = engine.mailbox_address();
   launch.stopped = engine.stopped_address();
-  launch.timeout_ns = arguments_.timeout_ns;
+  launch.timeout_ns = arguments_.timeout_ns();
   launch.stamp = resources_.stamp();
   void* parameters[] = {&launch};
   return engine.device().check(kernel.launch(blocks, device::threads_per_block, stream, parameters),
@@ -274,9 +274,8 @@ Status Messages::launch_any(const sys::cuda::Kernel& kernel,
 
 }  // namespace
 
-Cut cut_of(std::uint64_t bytes, int ranks, int max_sms, const Options& options) {
-  const int blocks =
-      max_sms > 0 ? std::min(max_sms, device::max_transfer_blocks) : device::max_transfer_blocks;
+Cut cut_of(std::uint64_t bytes, int ranks, const CallOptions& call, const Options& options) {
+  const int blocks = call.at_most(device::max_transfer_blocks);
   const int most = std::max(1, blocks / (2 * std::max(1, ranks - 1)));
   const auto parts = [&](std::uint64_t part_bytes, int at_most) {
     return static_cast<int>(std::min<std::uint64_t>((bytes + part_bytes - 1) / part_bytes,
@@ -297,9 +296,10 @@ Cut cut_of(std::uint64_t bytes, int ranks, int max_sms, const Options& options) 
 }
 
 Result<std::unique_ptr<Execution>> make_messages(std::span<const Message> messages, int rank,
-                                                 int ranks, int max_sms, Resources& resources) {
+                                                 int ranks, const CallOptions& options,
+                                                 Resources& resources) {
   auto made = std::make_unique<Messages>(rank, resources);
-  UNISONO_TRY(made->add(messages, ranks, max_sms));
+  UNISONO_TRY(made->add(messages, ranks, options));
   return std::unique_ptr<Execution>(std::move(made));
 }
 

@@ -38,7 +38,7 @@ Result<bool> OnCopyEngines::poll() {
     UNISONO_TRY(resources_.progress());
     return false;
   }
-  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream);
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream());
   const Launching launching(resources_);
   UNISONO_TRY(resources_.before_launch(stream));
   bool is_complete = false;
@@ -65,8 +65,8 @@ Status OnCopyEngines::open_queue() {
     UNISONO_ASSIGN(fork, links().fork(is_captured_));
   }
   queue_.emplace(resources_.engine().device(), links(),
-                 static_cast<sys::cuda::StreamHandle*>(arguments_.stream), fork, !is_captured_,
-                 arguments_.timeout_ns);
+                 static_cast<sys::cuda::StreamHandle*>(arguments_.stream()), fork, !is_captured_,
+                 arguments_.timeout_ns());
   return begin(*queue_);
 }
 
@@ -109,7 +109,7 @@ Result<bool> OnCopyEngines::is_capturing() const {
   const sys::cuda::Current current(device);
   UNISONO_TRY(
       device.check(device.driver().stream_is_capturing(
-                       static_cast<sys::cuda::StreamHandle*>(arguments_.stream), &capturing),
+                       static_cast<sys::cuda::StreamHandle*>(arguments_.stream()), &capturing),
                    "looking at a stream"));
   return capturing != 0;
 }

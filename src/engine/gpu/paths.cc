@@ -35,11 +35,11 @@ std::uint64_t scaled(std::uint64_t bytes, std::uint64_t zero_copy_min_bytes) {
 }  // namespace
 
 bool PathRow::serves(const PathCall& call) const {
-  const int sms = call.max_sms > 0 ? call.max_sms : no_bound;
+  const int sms = call.options.at_most(no_bound);
   return min_bytes <= call.longest && call.longest <= max_bytes &&
          (collectives & bit_of(call.collective)) != 0 && (hops == 0 || hops == call.hops) &&
          min_ranks <= call.ranks && call.ranks <= max_ranks && min_sms <= sms && sms <= max_sms &&
-         (overlaps < 0 || (overlaps == 1) == call.overlaps);
+         (overlaps < 0 || (overlaps == 1) == call.options.compute_overlap);
 }
 
 bool PathRow::overlaps_with(const PathRow& other) const {
@@ -60,9 +60,8 @@ std::string PathRow::text() const {
 PathChoice Paths::find(const PathCall& call) const {
   for (const PathRow& row : rows_) {
     if (!row.serves(call)) continue;
-    const int most = call.max_sms > 0 ? call.max_sms : PathRow::no_bound;
-    const int wanted = row.thread_blocks > 0 ? row.thread_blocks : call.max_sms;
-    return {row.path, std::min(wanted, most), row.slots, row.chunk_bytes, &row};
+    const int wanted = row.thread_blocks > 0 ? row.thread_blocks : call.options.max_sms;
+    return {row.path, call.options.at_most(wanted), row.slots, row.chunk_bytes, &row};
   }
   return {};
 }

@@ -5,6 +5,7 @@
 // a communicator have the same rows, so that they choose alike.
 #pragma once
 
+#include <unisono/call_options.h>
 #include <unisono/result.h>
 #include <unisono/types.h>
 
@@ -29,8 +30,7 @@ struct PathCall {
   int ranks;
   int hops;
   std::uint64_t longest;  // bytes of the longest message: a block, or of two hops a segment
-  int max_sms = 0;        // the SM budget; 0: none
-  bool overlaps = false;  // something computes at the same time (CallOptions::compute_overlap)
+  CallOptions options = {};
 };
 
 struct PathRow {

@@ -14,9 +14,10 @@ Status copy_on_stream(Resources& resources, const Arguments& arguments, DeviceAd
   if (bytes == 0) return {};
   const sys::cuda::Device& device = resources.engine().device();
   const sys::cuda::Current current(device);
-  return device.check(device.driver().copy_async(
-                          to, from, bytes, static_cast<sys::cuda::StreamHandle*>(arguments.stream)),
-                      "copying a call's buffer to where its plan wants it");
+  return device.check(
+      device.driver().copy_async(to, from, bytes,
+                                 static_cast<sys::cuda::StreamHandle*>(arguments.stream())),
+      "copying a call's buffer to where its plan wants it");
 }
 
 }  // namespace

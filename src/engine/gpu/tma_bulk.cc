@@ -208,7 +208,7 @@ Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& argu
   launch.lines = lines;
   launch.blocks = arguments.path.thread_blocks;
   // As many as LL128 takes, so that a call that cannot use TMA bulk copies is no slower.
-  launch.all_blocks = most_blocks(arguments, device::ll128_max_blocks);
+  launch.all_blocks = arguments.options.at_most(device::ll128_max_blocks);
   set_flows(arguments, launch);
   const trace::Fallback why = set_bulk_buffers(resources, arguments, launch);
   const bool is_reached = why == trace::Fallback::none;
@@ -216,14 +216,14 @@ Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& argu
     std::ranges::fill(launch.outputs, 0);
     resources.fall_back(why, ll128_fallback(launch.all_blocks));
   }
-  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream);
+  auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream());
   const sys::cuda::Current current(engine.device());
   int capturing = 0;
   UNISONO_TRY(engine.device().check(
       engine.device().driver().stream_is_capturing(stream, &capturing), "looking at a stream"));
   UNISONO_ASSIGN(const CopyLinks::Fork* fork, engine.copy_links().fork(capturing != 0));
   StreamQueue queue(engine.device(), engine.copy_links(), stream, fork, /*counts=*/false,
-                    arguments.timeout_ns);
+                    arguments.timeout_ns());
   UNISONO_TRY(copy_own_concurrently(queue, arguments, launch));
   launch.tile_bytes = static_cast<std::int32_t>(arguments.path.chunk_bytes);
   launch.stages = arguments.path.slots;

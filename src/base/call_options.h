@@ -1,0 +1,18 @@
+// Checks of a call's options, and what a communicator fills in.
+#pragma once
+
+#include <unisono/call_options.h>
+#include <unisono/result.h>
+
+#include <string_view>
+
+namespace unisono {
+
+// Misuse that names the value, `where` and what would be right.
+Status check_options(const CallOptions& options, std::string_view where = {});
+
+// What is left open in `options` is taken from a communicator's, and computation overlaps with the
+// call where either says so.
+CallOptions with_defaults(CallOptions options, const CallOptions& defaults);
+
+}  // namespace unisono
