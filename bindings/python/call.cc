@@ -50,13 +50,12 @@ void set_multiplier(Call& call, nb::handle multiplier) {
 
 OwnedCall::OwnedCall(std::string_view collective, std::uintptr_t input, std::uintptr_t output,
                      std::int64_t count, std::string_view type, std::string_view operation,
-                     int root, nb::handle multiplier, std::string algorithm,
-                     std::string_view protocol, int channels, double timeout,
+                     int root, nb::handle multiplier, const nb::dict& options,
+                     std::optional<std::uintptr_t> stream,
                      std::vector<std::int64_t> its_send_counts,
                      std::vector<std::int64_t> its_send_displacements,
                      std::vector<std::int64_t> its_recv_counts,
-                     std::vector<std::int64_t> its_recv_displacements,
-                     std::optional<std::uintptr_t> stream, std::string_view policy, int max_sms)
+                     std::vector<std::int64_t> its_recv_displacements)
     : send_counts(std::move(its_send_counts)),
       send_displacements(std::move(its_send_displacements)),
       recv_counts(std::move(its_recv_counts)),
@@ -69,13 +68,7 @@ OwnedCall::OwnedCall(std::string_view collective, std::uintptr_t input, std::uin
   call.operation = operation_of(operation);
   call.root = root;
   set_multiplier(call, multiplier);
-  call.options.algorithm = std::move(algorithm);
-  if (!protocol.empty()) call.options.protocol = protocol_of(protocol);
-  call.options.channels = channels;
-  call.options.timeout = duration_of(timeout, "timeout");
-  call.options.stream = stream_of(stream);
-  call.options.policy = policy_of(policy);
-  call.options.max_sms = max_sms;
+  call.options = call_options_of(options, stream);
   call.send_counts = send_counts;
   call.send_displacements = send_displacements;
   call.recv_counts = recv_counts;
@@ -86,16 +79,14 @@ void bind_call(nb::module_& module) {
   using Counts = std::vector<std::int64_t>;
   nb::class_<OwnedCall>(module, "Call")
       .def(nb::init<std::string_view, std::uintptr_t, std::uintptr_t, std::int64_t,
-                    std::string_view, std::string_view, int, nb::handle, std::string,
-                    std::string_view, int, double, Counts, Counts, Counts, Counts,
-                    std::optional<std::uintptr_t>, std::string_view, int>(),
+                    std::string_view, std::string_view, int, nb::handle, const nb::dict&,
+                    std::optional<std::uintptr_t>, Counts, Counts, Counts, Counts>(),
            nb::arg("collective"), nb::arg("input"), nb::arg("output"), nb::arg("count"),
            nb::arg("type"), nb::arg("operation") = "sum", nb::arg("root") = 0,
-           nb::arg("multiplier") = nb::int_(1), nb::arg("algorithm") = "", nb::arg("protocol") = "",
-           nb::arg("channels") = 0, nb::arg("timeout") = 0.0, nb::arg("send_counts") = Counts(),
+           nb::arg("multiplier") = nb::int_(1), nb::arg("options") = nb::dict(),
+           nb::arg("stream") = nb::none(), nb::arg("send_counts") = Counts(),
            nb::arg("send_displacements") = Counts(), nb::arg("recv_counts") = Counts(),
-           nb::arg("recv_displacements") = Counts(), nb::arg("stream") = nb::none(),
-           nb::arg("policy") = "", nb::arg("max_sms") = 0);
+           nb::arg("recv_displacements") = Counts());
 
   nb::class_<Message>(module, "Message")
       .def(

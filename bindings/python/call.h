@@ -18,11 +18,10 @@ struct OwnedCall {
 
   OwnedCall(std::string_view collective, std::uintptr_t input, std::uintptr_t output,
             std::int64_t count, std::string_view type, std::string_view operation, int root,
-            nanobind::handle multiplier, std::string algorithm, std::string_view protocol,
-            int channels, double timeout, std::vector<std::int64_t> send_counts,
+            nanobind::handle multiplier, const nanobind::dict& options,
+            std::optional<std::uintptr_t> stream, std::vector<std::int64_t> send_counts,
             std::vector<std::int64_t> send_displacements, std::vector<std::int64_t> recv_counts,
-            std::vector<std::int64_t> recv_displacements, std::optional<std::uintptr_t> stream,
-            std::string_view policy, int max_sms);
+            std::vector<std::int64_t> recv_displacements);
   OwnedCall(const OwnedCall&) = delete;
   OwnedCall& operator=(const OwnedCall&) = delete;
 };

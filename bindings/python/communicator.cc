@@ -29,8 +29,9 @@ struct Listener {
 
 Communicator init(int rank, int world_size, std::string rendezvous, std::string secret,
                   std::string node, std::string interface, std::string transport, double timeout,
-                  double bootstrap_timeout, Listener* listener, int device, std::string_view policy,
-                  int max_sms, const SettingTexts& settings) {
+                  double bootstrap_timeout, Listener* listener, int device, const nb::dict& calls,
+                  const SettingTexts& settings) {
+  const CallOptions defaults = call_options_of(calls);
   InitOptions options{.rank = rank,
                       .world_size = world_size,
                       .rendezvous = std::move(rendezvous),
@@ -41,8 +42,8 @@ Communicator init(int rank, int world_size, std::string rendezvous, std::string 
                       .timeout = duration_of(timeout, "timeout"),
                       .bootstrap_timeout = duration_of(bootstrap_timeout, "bootstrap_timeout"),
                       .device = device,
-                      .policy = policy_of(policy),
-                      .max_sms = max_sms,
+                      .policy = defaults.policy,
+                      .max_sms = defaults.max_sms,
                       .shared_key = {},
                       .settings = values_of(settings)};
   if (listener == nullptr || !listener->held)
@@ -102,14 +103,10 @@ void destroy_at_exit(Communicator& communicator) {
 }
 
 Work submit_messages(Communicator& communicator, const std::vector<const Message*>& messages,
-                     double timeout, std::optional<std::uintptr_t> stream, std::string_view policy,
-                     int max_sms) {
+                     const nb::dict& given, std::optional<std::uintptr_t> stream) {
   std::vector<Message> all;
   for (const Message* message : messages) all.push_back(*message);
-  const CallOptions options{.timeout = duration_of(timeout, "timeout"),
-                            .stream = stream_of(stream),
-                            .policy = policy_of(policy),
-                            .max_sms = max_sms};
+  const CallOptions options = call_options_of(given, stream);
   return take(without_gil([&] { return communicator.submit(all, options); }));
 }
 
@@ -168,7 +165,7 @@ void bind_communicator(nb::module_& module) {
                   nb::arg("rendezvous") = "", nb::arg("secret") = "", nb::arg("node") = "",
                   nb::arg("interface") = "", nb::arg("transport") = "", nb::arg("timeout") = 0.0,
                   nb::arg("bootstrap_timeout") = 0.0, nb::arg("listener") = nb::none(),
-                  nb::arg("device") = -1, nb::arg("policy") = "", nb::arg("max_sms") = 0,
+                  nb::arg("device") = -1, nb::arg("calls") = nb::dict(),
                   nb::arg("settings") = SettingTexts())
       .def_prop_ro("compares_calls", &Communicator::compares_calls)
       .def_prop_ro("rank", &Communicator::rank)
@@ -190,23 +187,22 @@ void bind_communicator(nb::module_& module) {
             return take(without_gil([&] { return self.submit(call.call); }));
           },
           nb::arg("call"))
-      .def("submit_messages", &submit_messages, nb::arg("messages"), nb::arg("timeout") = 0.0,
-           nb::arg("stream") = nb::none(), nb::arg("policy") = "", nb::arg("max_sms") = 0)
+      .def("submit_messages", &submit_messages, nb::arg("messages"),
+           nb::arg("options") = nb::dict(), nb::arg("stream") = nb::none())
       .def("split", &split, nb::arg("color"), nb::arg("key"))
       .def("shrink", &shrink, nb::arg("excluded"))
       .def("check_failure", [](const Communicator& self) { check(self.failure()); })
       .def(
           "explain",
           [](const Communicator& self, std::string_view collective, const Size& bytes,
-             std::string_view type, std::string_view operation, bool in_place, int max_sms,
-             bool compute_overlap) {
-            return take(
-                self.explain(collective_of(collective), bytes_of(bytes),
-                             explain_options(type, operation, in_place, max_sms, compute_overlap)));
+             std::string_view type, std::string_view operation, bool in_place,
+             const nb::dict& options) {
+            return take(self.explain(collective_of(collective), bytes_of(bytes),
+                                     explain_options(type, operation, in_place, options)));
           },
           nb::arg("collective"), nb::arg("bytes"), nb::arg("type") = "",
-          nb::arg("operation") = "sum", nb::arg("in_place") = false, nb::arg("max_sms") = 0,
-          nb::arg("compute_overlap") = false)
+          nb::arg("operation") = "sum", nb::arg("in_place") = false,
+          nb::arg("options") = nb::dict())
       .def(
           "register_plans",
           [](Communicator& self, const std::vector<std::string>& plans, std::uint64_t min_bytes,

@@ -1,11 +1,13 @@
 #include "convert.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 
 #include <cmath>
 #include <vector>
 
 #include "base/error.h"
+#include "base/str.h"
 #include "base/units.h"
 
 namespace nb = nanobind;
@@ -50,11 +52,52 @@ Protocol protocol_of(std::string_view name) {
   return by_name(protocol_from_name(name), name, "protocol", protocol_count);
 }
 
+namespace {
+
+// The functions of Python say which argument it is.
+template <class T>
+T value_of(nb::handle value, std::string_view what) {
+  T out{};
+  if (nb::try_cast(value, out)) return out;
+  const bool may_fit = PyLong_Check(value.ptr()) || PyUnicode_Check(value.ptr());
+  PyErr_SetString(may_fit ? PyExc_OverflowError : PyExc_TypeError,
+                  str(what, " cannot be ", nb::repr(value).c_str()).c_str());
+  throw nb::python_error();
+}
+
+}  // namespace
+
+CallOptions call_options_of(const nb::dict& given, std::optional<std::uintptr_t> stream) {
+  CallOptions out;
+  out.stream = stream_of(stream);
+  for (const auto& [key, value] : given) {
+    if (value.is_none()) continue;
+    const auto what = nb::cast<std::string_view>(key);
+    if (what == "algorithm") {
+      out.algorithm = value_of<std::string>(value, what);
+    } else if (what == "protocol") {
+      const auto name = value_of<std::string>(value, what);
+      if (!name.empty()) out.protocol = protocol_of(name);
+    } else if (what == "channels") {
+      out.channels = value_of<int>(value, what);
+    } else if (what == "timeout") {
+      out.timeout = duration_of(value_of<double>(value, what), what);
+    } else if (what == "policy") {
+      out.policy = policy_of(value_of<std::string>(value, what));
+    } else if (what == "max_sms") {
+      out.max_sms = value_of<int>(value, what);
+    } else if (what == "compute_overlap") {
+      out.compute_overlap = value_of<bool>(value, what);
+    }
+  }
+  return out;
+}
+
 ExplainOptions explain_options(std::string_view type, std::string_view operation, bool in_place,
-                               int max_sms, bool compute_overlap) {
+                               const nb::dict& options) {
   ExplainOptions out{.operation = operation_of(operation),
                      .in_place = in_place,
-                     .options = {.max_sms = max_sms, .compute_overlap = compute_overlap}};
+                     .options = call_options_of(options)};
   if (!type.empty()) out.type = data_type_of(type);
   return out;
 }

@@ -36,9 +36,13 @@ Collective collective_of(std::string_view name);
 DataType data_type_of(std::string_view name);
 ReduceOperation operation_of(std::string_view name);
 Protocol protocol_of(std::string_view name);
+// A call's options as Python's keyword arguments give them: None leaves one open, and names that
+// are Python's own are passed over. `stream` is the stream's address.
+CallOptions call_options_of(const nanobind::dict& given,
+                            std::optional<std::uintptr_t> stream = std::nullopt);
 // What explain() is asked of a call; an empty type: any.
 ExplainOptions explain_options(std::string_view type, std::string_view operation, bool in_place,
-                               int max_sms, bool compute_overlap);
+                               const nanobind::dict& options);
 // Nothing for an empty name.
 std::optional<Policy> policy_of(std::string_view name);
 

@@ -191,16 +191,14 @@ void bind_selection(nb::module_& module) {
       "explain_device",
       [](std::string_view collective, const Size& bytes, int ranks, std::string_view architecture,
          int sms, const SettingTexts& settings, std::string_view type, std::string_view operation,
-         bool in_place, int max_sms, bool compute_overlap) {
-        return take(
-            device_selection(ranks, architecture, sms, settings)
-                .explain(collective_of(collective), bytes_of(bytes),
-                         explain_options(type, operation, in_place, max_sms, compute_overlap)));
+         bool in_place, const nb::dict& options) {
+        return take(device_selection(ranks, architecture, sms, settings)
+                        .explain(collective_of(collective), bytes_of(bytes),
+                                 explain_options(type, operation, in_place, options)));
       },
       nb::arg("collective"), nb::arg("bytes"), nb::arg("ranks"), nb::arg("architecture") = "",
       nb::arg("sms") = 132, nb::arg("settings") = SettingTexts(), nb::arg("type") = "",
-      nb::arg("operation") = "sum", nb::arg("in_place") = false, nb::arg("max_sms") = 0,
-      nb::arg("compute_overlap") = false);
+      nb::arg("operation") = "sum", nb::arg("in_place") = false, nb::arg("options") = nb::dict());
 }
 
 }  // namespace unisono::python

@@ -26,10 +26,11 @@ Base make_backend(std::uintptr_t handle, InitOptions joining, std::string name,
                        timeout, host_waits);
 }
 
-InitOptions joining(const std::string& interface, const std::string& policy, int max_sms) {
-  const auto found = policy_from_name(policy);
-  if (!found && !policy.empty())
-    refuse("the policy '" + policy + "' is unknown; choose fastest or zero_sm");
+InitOptions joining(const std::string& interface, const std::optional<std::string>& policy,
+                    int max_sms) {
+  const auto found = policy ? policy_from_name(*policy) : std::nullopt;
+  if (policy && !policy->empty() && !found)
+    refuse("the policy '" + *policy + "' is unknown; choose fastest or zero_sm");
   return {.interface = interface, .policy = found, .max_sms = max_sms};
 }
 InitOptions as_rank(InitOptions joining, int rank, int size) {

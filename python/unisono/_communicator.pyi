@@ -1,7 +1,7 @@
 # ruff: noqa: A002
 """Communicators, a part of unisono._unisono: a stub only, there is no such module."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from unisono._selection import Explanation
 
@@ -58,17 +58,12 @@ class Call:
         operation: str = "sum",
         root: int = 0,
         multiplier: float = 1,
-        algorithm: str = "",
-        protocol: str = "",
-        channels: int = 0,
-        timeout: float = 0,
+        options: Mapping[str, object] = ...,  # those of CallOptions; others are passed over
+        stream: int | None = None,
         send_counts: Sequence[int] = (),
         send_displacements: Sequence[int] = (),
         recv_counts: Sequence[int] = (),
         recv_displacements: Sequence[int] = (),
-        stream: int | None = None,
-        policy: str = "",
-        max_sms: int = 0,
     ) -> None: ...
 
 class Communicator:
@@ -87,8 +82,7 @@ class Communicator:
         bootstrap_timeout: float = 0,
         listener: RendezvousListener | None = None,
         device: int = -1,
-        policy: str = "",
-        max_sms: int = 0,
+        calls: Mapping[str, object] = ...,  # defaults of calls on devices
         settings: dict[str, str] = ...,
     ) -> Communicator: ...
     @property
@@ -111,10 +105,8 @@ class Communicator:
     def submit_messages(
         self,
         messages: Sequence[Message],
-        timeout: float = 0,
+        options: Mapping[str, object] = ...,
         stream: int | None = None,
-        policy: str = "",
-        max_sms: int = 0,
     ) -> Work: ...
     def split(self, color: int, key: int) -> Communicator | None: ...
     def shrink(self, excluded: Sequence[int]) -> Communicator: ...
@@ -131,8 +123,7 @@ class Communicator:
         type: str = "",
         operation: str = "sum",
         in_place: bool = False,
-        max_sms: int = 0,
-        compute_overlap: bool = False,
+        options: Mapping[str, object] = ...,
     ) -> Explanation: ...
     def register_memory(self, address: int, bytes: int) -> None: ...
     def memory(self) -> Memory: ...

@@ -1,7 +1,7 @@
 # ruff: noqa: A002
 """The selection's part of unisono._unisono: a stub only, there is no such module."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from unisono._unisono import Cost, Placement
 
@@ -151,8 +151,7 @@ def explain_device(
     type: str = "",
     operation: str = "sum",
     in_place: bool = False,
-    max_sms: int = 0,
-    compute_overlap: bool = False,
+    options: Mapping[str, object] = ...,
 ) -> Explanation:
     """Which plan a call on the GPUs of one host would take, on which kernel, and why.
 

@@ -122,17 +122,12 @@ class Calls:
             operation,
             root,
             multiplier,
-            options.get("algorithm") or "",
-            options.get("protocol") or "",
-            options.get("channels", 0),
-            options.get("timeout") or 0,
+            options,
+            stream_of(options.get("stream"), (source, target), collective, self.rank),
             send_counts,
             send_displacements,
             recv_counts,
             recv_displacements,
-            stream_of(options.get("stream"), (source, target), collective, self.rank),
-            options.get("policy") or "",
-            options.get("max_sms", 0),
         )
         result = target.source if target else None
         self._is_native = True

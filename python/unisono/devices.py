@@ -127,8 +127,7 @@ class _Run:
             self.type_name,
             self.operation,
             self.plan.root,
-            algorithm=self.plan.name,
-            protocol=self.plan.protocol,
+            options={"algorithm": self.plan.name, "protocol": self.plan.protocol},
             stream=there.stream,
         )
         there.run(call, by_nccl=False, is_ring=False, in_graph=False)

@@ -63,7 +63,8 @@ class Inspection(Programs):
             MisuseError: A name is not known, or the communicator's policy cannot run the call.
         """
         return self._native.explain(
-            collective, bytes, type, operation, in_place, max_sms, compute_overlap
+            *(collective, bytes, type, operation, in_place),
+            {"max_sms": max_sms, "compute_overlap": compute_overlap},
         )
 
     def plan(

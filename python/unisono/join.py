@@ -139,8 +139,10 @@ def init(
             bootstrap_timeout or 0,
             listener,
             -1 if device is None else _not_negative("device", device),
-            policy or "",
-            0 if max_sms is None else _positive("max_sms", max_sms),
+            {
+                "policy": policy,
+                "max_sms": None if max_sms is None else _positive("max_sms", max_sms),
+            },
             given,
         )
     )

@@ -159,11 +159,7 @@ class Group:
         options = self._options
         stream = stream_of(options.get("stream"), self._views, "a group of messages", self._rank)
         started = self._native.submit_messages(
-            self._messages,
-            self._timeout or 0,
-            stream,
-            options.get("policy") or "",
-            options.get("max_sms", 0),
+            self._messages, {**options, "timeout": self._timeout}, stream
         )
         self._work = Work(self._native, started, self._received, self._views)
         if not self._async:

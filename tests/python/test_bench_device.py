@@ -113,7 +113,11 @@ def test_peers_that_cannot_be_are_told() -> None:
         (every, ["nccl", "symm_mem"], "one at a time"),
         (DeviceRequest(["broadcast"], [1024]), ["symm_mem"], "no collective of symm_mem"),
         (DeviceRequest(["all_reduce"], [1], ["int8"]), ["symm_mem"], "no type of symm_mem"),
-        (DeviceRequest(["all_reduce"], [1], max_sms=1), ["symm_mem"], "cannot be set for"),
+        (
+            DeviceRequest(["all_reduce"], [1], options={"max_sms": 1}),
+            ["symm_mem"],
+            "cannot be set for",
+        ),
     ):
         with pytest.raises(unisono.MisuseError, match=text):
             against(request, names)

@@ -135,9 +135,7 @@ class _Bench:
         collective = "broadcast" if case.collective == RING else case.collective
         return native.Call(
             collective, source, target, case.count, case.type, case.operation or "sum",
-            case.root, algorithm=self._request.algorithm, protocol=self._request.protocol,
-            channels=self._request.channels, stream=self._bench.stream,
-            policy=self._request.policy, max_sms=self._request.max_sms,
+            case.root, options=self._request.options, stream=self._bench.stream,
         )  # fmt: skip
 
     def _wrong(self, case: Case, call: native.Call, peer: bool, in_graph: bool) -> int:

@@ -19,11 +19,7 @@ class DeviceRequest:
         repeats: Measurements of each, alternating.
         peer: What unisono is compared with: "nccl", "symm_mem", or nothing.
         nccl: The path of NCCL's library, where that is the peer.
-        algorithm: The algorithm of unisono; empty leaves it to the selection.
-        protocol: The protocol of unisono; empty leaves it to the selection.
-        channels: Channels of unisono; 0 leaves them to the selection.
-        policy: "zero_sm" or "fastest" for unisono; empty takes the communicator's.
-        max_sms: The most SMs of unisono's calls; 0 takes the communicator's.
+        options: Those of unisono's calls (CallOptions), without what is left open.
         memory: Where the buffers are: "cuda", or "nccl", by ncclMemAlloc, which NCCL registers with
             its peers.
     """
@@ -36,11 +32,7 @@ class DeviceRequest:
     repeats: int = 5
     peer: str = ""
     nccl: str = ""
-    algorithm: str = ""
-    protocol: str = ""
-    channels: int = 0
-    policy: str = ""
-    max_sms: int = 0
+    options: dict[str, Any] = field(default_factory=dict)
     memory: str = "cuda"
 
     @classmethod

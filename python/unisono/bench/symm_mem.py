@@ -153,7 +153,8 @@ def main(job: Path) -> None:
     rank, ranks = int(os.environ["UNISONO_RANK"]), int(os.environ["UNISONO_WORLD_SIZE"])
     request = DeviceRequest.from_json(json.loads((job / "device.json").read_text()))
     torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    options = unisono.torch.Options(policy=request.policy) if request.policy else None
+    policy = request.options.get("policy")
+    options = unisono.torch.Options(policy=policy) if policy else None
     dist.init_process_group("unisono", rank=rank, world_size=ranks, pg_options=options)
     bench = _Bench(request)
     with (job / "rows.jsonl").open("w") as rows:

@@ -92,17 +92,20 @@ def bench(
     sizes = sizes_between(parse_size(smallest, "--min"), parse_size(largest, "--max"), factor)
     if device != "cpu":
         check_names("device", [device], ["cpu", "cuda"])
+        given = {
+            "algorithm": (algorithm or [""])[0],
+            "protocol": (protocol or [""])[0],
+            "channels": channels,
+            "policy": policy,
+            "max_sms": max_sms,
+        }
         on_device = DeviceRequest(
             split_names(collectives or []) or list(COLLECTIVES),
             sizes,
             split_names([type_]),
             split_names(mode or []) or list(MODES),
             [False, True] if in_place else [False],
-            algorithm=(algorithm or [""])[0],
-            protocol=(protocol or [""])[0],
-            channels=channels,
-            policy=policy,
-            max_sms=max_sms,
+            options={name: value for name, value in given.items() if value},
             memory=memory,
         )
         on_device = against_on_device(on_device, split_names(against or []))

@@ -132,7 +132,7 @@ def against(request: DeviceRequest, names: list[str]) -> DeviceRequest:
         chosen = list(_SYMM_MEM_COLLECTIVES)
     check_names("collective of symm_mem in the bench", chosen, _SYMM_MEM_COLLECTIVES)
     check_names("type of symm_mem in the bench", request.types, _SYMM_MEM_TYPES)
-    if request.algorithm or request.protocol or request.channels or request.max_sms:
+    if request.options.keys() - {"policy"}:
         raise MisuseError(
             "--algorithm, --protocol, --channels and --max-sms cannot be set for unisono.torch, "
             "which --against symm_mem measures"

@@ -69,8 +69,8 @@ def explain(
     if device == "cuda" and not staged:
         found = plans.explain_device(
             *(collective, size_bytes, ranks, architecture, sms),
-            type=type_, operation=operation, in_place=in_place, max_sms=max_sms,
-            compute_overlap=compute_overlap,
+            type=type_, operation=operation, in_place=in_place,
+            options={"max_sms": max_sms, "compute_overlap": compute_overlap},
         )  # fmt: skip
     else:
         found = plans.explain(collective, size_bytes, placement)

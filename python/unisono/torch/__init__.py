@@ -11,6 +11,7 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -56,7 +57,7 @@ def _create(options: Any, asked: Any = None) -> Any:
 
 def _joining(options: Options) -> Any:
     """How reconfigure() makes another communicator."""
-    return _extension.Joining(_meet.interface(), options.policy or "", options.max_sms)
+    return _extension.Joining(_meet.interface(), **asdict(options))
 
 
 def _job() -> native.Communicator | None:

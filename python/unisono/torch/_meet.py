@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -120,8 +120,7 @@ def meet(
         timeout=seconds,
         bootstrap_timeout=seconds,
         listener=listener,
-        policy=options.policy or "",
-        max_sms=options.max_sms,
+        calls=asdict(options),
     )
     if not dist.is_initialized():
         _options_of.clear()
