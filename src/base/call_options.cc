@@ -26,12 +26,11 @@ Status check_options(const CallOptions& options, std::string_view where) {
                 "; it must be 1 or more, or 0 for the communicator's limit");
 }
 
-CallOptions with_defaults(CallOptions options, const CallOptions& defaults) {
+void fill_in(CallOptions& options, const CallOptions& defaults) {
   if (options.timeout.count() <= 0) options.timeout = defaults.timeout;
   if (!options.policy) options.policy = defaults.policy;
   if (options.max_sms == 0) options.max_sms = defaults.max_sms;
   options.compute_overlap |= defaults.compute_overlap;
-  return options;
 }
 
 }  // namespace unisono

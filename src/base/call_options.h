@@ -13,6 +13,6 @@ Status check_options(const CallOptions& options, std::string_view where = {});
 
 // What is left open in `options` is taken from a communicator's, and computation overlaps with the
 // call where either says so.
-CallOptions with_defaults(CallOptions options, const CallOptions& defaults);
+void fill_in(CallOptions& options, const CallOptions& defaults);
 
 }  // namespace unisono

@@ -268,10 +268,9 @@ Result<Explanation> Communicator::explain(Collective collective, std::uint64_t b
   if (device == nullptr || device->plans() == nullptr)
     return core_->host->plans()->explain(collective, bytes, options);
   // With what the communicator's settings say of all calls.
-  UNISONO_ASSIGN(const comm::CallPath::Means means, device->means_of(collective, options.options));
   ExplainOptions settled = options;
-  settled.options = means.options;
-  auto explanation = means.plans->explain(collective, bytes, settled);
+  UNISONO_ASSIGN(comm::Plans* const plans, device->plans_for(collective, settled.options));
+  auto explanation = plans->explain(collective, bytes, settled);
   if (!explanation.ok()) return explanation;
   if (const std::string& why = device->connections().why_staged(); !why.empty())
     explanation->note = explanation->note.empty() ? why : str(why, ". ", explanation->note);

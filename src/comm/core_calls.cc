@@ -168,11 +168,11 @@ Status Communicator::Core::select(const Call& call, const comm::CallPath& path, 
     UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
     bytes *= static_cast<std::uint64_t>(std::max(shape.input_blocks, shape.output_blocks));
   }
-  UNISONO_ASSIGN(comm::CallPath::Means means, path.means_of(call.collective, call.options));
   prepared.arguments = comm::arguments_of(call);
-  prepared.arguments.options = std::move(means.options);
+  UNISONO_ASSIGN(comm::Plans* const plans,
+                 path.plans_for(call.collective, prepared.arguments.options));
   UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
-                 means.plans->choose(call.collective, bytes, root, in_place, prepared.arguments));
+                 plans->choose(call.collective, bytes, root, in_place, prepared.arguments));
   prepared.execution = chosen.execution;
   prepared.arguments.path = chosen.choice.path;
   prepared.entry.collective = call.collective;

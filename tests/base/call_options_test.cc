@@ -84,7 +84,8 @@ TEST(CallOptions, WhatACallLeavesOpenIsTheCommunicators) {
                              .policy = Policy::zero_sm,
                              .max_sms = 4,
                              .tag = 3};
-  const CallOptions open = with_defaults({.tag = 5}, defaults);
+  CallOptions open{.tag = 5};
+  fill_in(open, defaults);
   EXPECT_EQ(open.timeout, seconds(9));
   EXPECT_EQ(open.policy, Policy::zero_sm);
   EXPECT_EQ(open.max_sms, 4);
@@ -93,14 +94,16 @@ TEST(CallOptions, WhatACallLeavesOpenIsTheCommunicators) {
   EXPECT_EQ(open.algorithm, "");
   EXPECT_EQ(open.tag, 5U);
 
-  const CallOptions named = with_defaults(
-      {.timeout = seconds(1), .policy = Policy::fastest, .max_sms = 30, .compute_overlap = true},
-      defaults);
+  CallOptions named{
+      .timeout = seconds(1), .policy = Policy::fastest, .max_sms = 30, .compute_overlap = true};
+  fill_in(named, defaults);
   EXPECT_EQ(named.timeout, seconds(1));
   EXPECT_EQ(named.policy, Policy::fastest);
   EXPECT_EQ(named.max_sms, 30);
   EXPECT_TRUE(named.compute_overlap);
-  EXPECT_TRUE(with_defaults({}, {.compute_overlap = true}).compute_overlap);
+  CallOptions overlapping;
+  fill_in(overlapping, {.compute_overlap = true});
+  EXPECT_TRUE(overlapping.compute_overlap);
 }
 
 TEST(CallOptions, ALimitBelowNothingIsMisuse) {

@@ -111,26 +111,22 @@ Status DevicePath::make_plans(std::span<const Registered> registered) {
   return {};
 }
 
-CallOptions DevicePath::settled(const CallOptions& options) const {
-  CallOptions out = with_defaults(options, job_->call_defaults());
-  out.limit_sms(connections_->most_sms());
-  return out;
+void DevicePath::settle(CallOptions& options) const {
+  fill_in(options, job_->call_defaults());
+  options.limit_sms(connections_->most_sms());
 }
 
-Result<CallPath::Means> DevicePath::means_of(Collective collective,
-                                             const CallOptions& options) const {
-  Means means{plans_.get(), settled(options)};
-  if (connections_->is_staged() && !connections_->is_mixed())
-    means.options.max_sms = 0;  // it takes none
-  if (means.options.policy != Policy::zero_sm) return means;
+Result<Plans*> DevicePath::plans_for(Collective collective, CallOptions& options) const {
+  settle(options);
+  if (connections_->is_staged() && !connections_->is_mixed()) options.max_sms = 0;  // it takes none
+  if (options.policy != Policy::zero_sm) return plans_.get();
   if (is_reduction(collective))
     return misuse("policy zero_sm cannot run ", name(collective), " (on rank ", rank_,
                   "), because copy engines cannot reduce. It runs all_gather, all_to_all, "
                   "all_to_all_v, broadcast, gather, scatter, barrier, send and recv; use max_sms "
                   "to limit the SMs of a reduction");
-  if (no_sms_plans_) means.plans = no_sms_plans_.get();
-  means.options.max_sms = 0;
-  return means;
+  options.max_sms = 0;
+  return no_sms_plans_ ? no_sms_plans_.get() : plans_.get();
 }
 
 Status DevicePath::check(const CallView& call) const {
@@ -151,7 +147,8 @@ Status DevicePath::prepare(std::span<const Message> messages, const CallOptions&
                                              data, rank_));
     bytes += static_cast<std::uint64_t>(message.count) * size_bytes(message.type);
   }
-  const CallOptions call = settled(options);
+  CallOptions call = options;
+  settle(call);
   if (connections_->is_staged()) {
     UNISONO_TRY(staging_->prepare(messages, host_.messages(), task));
   } else if (call.policy == Policy::zero_sm) {

@@ -23,7 +23,7 @@ class DevicePath final : public CallPath {
                                                   std::span<const Registered> registered);
 
   Status check(const CallView& call) const override;
-  Result<Means> means_of(Collective collective, const CallOptions& options) const override;
+  Result<Plans*> plans_for(Collective collective, CallOptions& options) const override;
   Status prepare(std::span<const Message> messages, const CallOptions& options,
                  Task& task) override;
   Plans* plans() const override { return plans_.get(); }
@@ -50,8 +50,8 @@ class DevicePath final : public CallPath {
   std::optional<algorithm::RankPhases> phases_of(const algorithm::Entry& entry,
                                                  const algorithm::Request& request) const;
   std::unique_ptr<Plans> plans_of_copy_engines();
-  // With what the communicator's say, and no more SMs than ranks that share a device have.
-  CallOptions settled(const CallOptions& options) const;
+  // Fills in what the communicator's say; with no more SMs than ranks that share a device have.
+  void settle(CallOptions& options) const;
 
   std::shared_ptr<Job> job_;
   HostPath& host_;

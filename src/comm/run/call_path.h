@@ -18,12 +18,8 @@ class CallPath {
 
   // Misuse if the path cannot use the call's buffers or its stream. Any thread.
   virtual Status check(const CallView& call) const = 0;
-  // The plans that a call chooses from, and its options where the communicator's are filled in.
-  struct Means {
-    Plans* plans = nullptr;
-    CallOptions options;
-  };
-  virtual Result<Means> means_of(Collective collective, const CallOptions& options) const = 0;
+  // The plans that a call chooses from. Fills in what its options leave open.
+  virtual Result<Plans*> plans_for(Collective collective, CallOptions& options) const = 0;
   // Fills the task for messages that are right in all that does not depend on the path.
   virtual Status prepare(std::span<const Message> messages, const CallOptions& options,
                          Task& task) = 0;

@@ -273,6 +273,7 @@ Status check_options_of_messages(const CallOptions& options, int rank) {
 engine::Arguments arguments_of(const Call& call) {
   engine::Arguments out;
   out.call = pack(fingerprint(call));
+  out.options = call.options;
   if (call.collective == Collective::barrier) {
     out.count = 1;
     return out;

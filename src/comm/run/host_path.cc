@@ -53,10 +53,10 @@ Result<std::unique_ptr<HostPath>> HostPath::make(const std::shared_ptr<Job>& job
   return path;
 }
 
-Result<CallPath::Means> HostPath::means_of(Collective, const CallOptions& options) const {
-  Means means{plans_.get(), with_defaults(options, job_->call_defaults())};
-  means.options.max_sms = 0;
-  return means;
+Result<Plans*> HostPath::plans_for(Collective, CallOptions& options) const {
+  fill_in(options, job_->call_defaults());
+  options.max_sms = 0;
+  return plans_.get();
 }
 
 Result<std::unique_ptr<engine::Execution>> HostPath::make_execution(const Plans::Program& made,

@@ -25,7 +25,7 @@ class HostPath final : public CallPath {
                                                 topo::Placement placement);
 
   Status check(const CallView&) const override { return {}; }
-  Result<Means> means_of(Collective collective, const CallOptions& options) const override;
+  Result<Plans*> plans_for(Collective collective, CallOptions& options) const override;
   Status prepare(std::span<const Message> messages, const CallOptions&, Task& task) override {
     return messages_.prepare(messages, task);
   }
