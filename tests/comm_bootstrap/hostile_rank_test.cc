@@ -146,6 +146,7 @@ TEST(HostileRank, ThatReplaysAnEpochThatIsOverIsNotHeard) {
   const std::vector<Bytes> nothing(1);
   const Said in_old{FrameKind::message, {7, 0, 0, 0}, encode_table(nothing)};
   const Said in_new{FrameKind::message, {9, 1, 0, 0}, encode_table(nothing)};
+  const Said in_old_of_others{FrameKind::message, {12, 0, 0, 0}, encode_table(nothing)};
   const Said failed_in_old{FrameKind::failure, {7, 0, 0, 0}, failure(3, 2)};
   Status old_met, new_met;
   const auto members = Members::of(std::vector<int>{0, 1});
@@ -157,7 +158,8 @@ TEST(HostileRank, ThatReplaysAnEpochThatIsOverIsNotHeard) {
     EXPECT_TRUE(victim.node->epochs()->is_over(0));
     new_met = co_await renewed.barrier(20 * second_ns);
   };
-  const std::vector<Said> replayed{right_greeting, in_old, failed_in_old, in_old, in_new};
+  const std::vector<Said> replayed{right_greeting, in_old,           failed_in_old,
+                                   in_old,         in_old_of_others, in_new};
   const auto replay = [&]() -> sys::Task<void> {
     sys::Wait until(other.scheduler(), 5 * second_ns);
     co_await until;
@@ -172,7 +174,33 @@ TEST(HostileRank, ThatReplaysAnEpochThatIsOverIsNotHeard) {
   EXPECT_TRUE(new_met.ok()) << new_met.error().describe();
   EXPECT_GE(world.now_ns(), 5 * second_ns) << "it did not wait for what belongs to its own epoch";
   EXPECT_FALSE(victim.has_kept({7, 0, 0, 0}));
+  EXPECT_FALSE(victim.has_kept({12, 0, 0, 0})) << "of a group that this rank never knew";
   EXPECT_EQ(victim.node->failure({7, 0}), nullptr);
+}
+
+// Another group holds the epoch open that this communicator has left.
+TEST(HostileRank, ThatReplaysWhatACommunicatorHasLeftIsNotHeard) {
+  Victim victim;
+  sys::World& other = victim.simulation.world(1);
+  const std::vector<Bytes> nothing(1);
+  const Said in_old{FrameKind::message, {9, 0, 0, 0}, encode_table(nothing)};
+  const Said in_new{FrameKind::message, {9, 1, 0, 0}, encode_table(nothing)};
+  Status met;
+  const auto members = Members::of(std::vector<int>{0, 1});
+  const auto exchange = [&]() -> sys::Task<void> {
+    const auto holds_epoch =
+        std::make_shared<GroupExchange>(victim.node, GroupId{7, 0}, members, 0);
+    GroupExchange renewed(victim.node, GroupId{9, 1}, members, 0);
+    EXPECT_FALSE(victim.node->epochs()->is_over(0));
+    met = co_await renewed.barrier(20 * second_ns);
+    holds_epoch->leave();
+  };
+  victim.simulation.start(0, exchange());
+  victim.simulation.start(
+      1, say(other, Purpose::link, link_key(job_key), {right_greeting, in_old, in_new}));
+  EXPECT_TRUE(victim.simulation.run(forever_ns));
+  EXPECT_TRUE(met.ok()) << met.error().describe();
+  EXPECT_FALSE(victim.has_kept({9, 0, 0, 0}));
 }
 
 // A group that has failed takes no more: what comes late must not be taken for what comes after.
