@@ -1,5 +1,8 @@
 #include "base/fingerprint.h"
 
+#include <map>
+#include <mutex>
+
 #include "base/str.h"
 
 namespace unisono {
@@ -20,6 +23,34 @@ static_assert(collective_count < 1 << collective_bits && data_type_count <= 1 <<
 
 constexpr std::uint64_t low_bits(std::uint64_t value, int bits) {
   return value & ((std::uint64_t{1} << bits) - 1);
+}
+
+// From the highest bit down: 20 bits of a hash of name and digest, 2 of the protocol, 10 of the
+// number of channels.
+constexpr int channels_bits = 10, protocol_bits = 2, name_bits = 20;
+static_assert(channels_bits + protocol_bits + name_bits == 32 &&
+              protocol_count <= 1 << protocol_bits);
+
+// FNV-1a.
+std::uint32_t name_hash(std::string_view name, std::uint64_t digest) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&hash](std::uint64_t byte) {
+    hash ^= byte & 0xff;
+    hash *= 0x100000001b3;
+  };
+  for (const char letter : name) add(static_cast<unsigned char>(letter));
+  for (int shift = 0; shift < 64; shift += 8) add(digest >> shift);
+  return static_cast<std::uint32_t>(low_bits(hash ^ hash >> 32, name_bits));
+}
+
+// For people; a process has one, as it has one log.
+struct PlanNames {
+  std::mutex mutex;
+  std::map<std::uint32_t, std::string> by_hash;
+};
+PlanNames& plan_names() {
+  static auto* const names = new PlanNames;  // outlives what is destroyed at exit
+  return *names;
 }
 
 }  // namespace
@@ -55,6 +86,46 @@ std::string describe_call(std::uint64_t fingerprint) {
     append(out, str(", ", name(static_cast<ReduceOperation>(operation))));
   if (has_root(collective)) append(out, str(", root ", root));
   if (collective == Collective::custom) append(out, str(", program ", hex(root)));
+  return out;
+}
+
+std::uint32_t plan_id(std::string_view name, std::uint64_t digest, Protocol protocol,
+                      int channels) {
+  const std::uint32_t hash = name_hash(name, digest);
+  PlanNames& names = plan_names();
+  {
+    const std::lock_guard lock(names.mutex);
+    names.by_hash.try_emplace(hash, name);
+  }
+  return hash << (protocol_bits + channels_bits) |
+         static_cast<std::uint32_t>(protocol) << channels_bits |
+         static_cast<std::uint32_t>(low_bits(static_cast<std::uint64_t>(channels), channels_bits));
+}
+
+std::string describe_plan(std::uint32_t plan) {
+  const auto protocol = static_cast<std::uint32_t>(low_bits(plan >> channels_bits, protocol_bits));
+  const std::uint64_t channels = low_bits(plan, channels_bits);
+  const std::uint32_t hash = plan >> (protocol_bits + channels_bits);
+  if (plan == 0 || protocol >= protocol_count)
+    return str("an unknown plan (", hex(std::uint64_t{plan}), ")");
+  std::string out;
+  {
+    PlanNames& names = plan_names();
+    const std::lock_guard lock(names.mutex);
+    const auto known = names.by_hash.find(hash);
+    out = known != names.by_hash.end() ? known->second : str("number ", hex(std::uint64_t{hash}));
+  }
+  append(out, str(", ", name(static_cast<Protocol>(protocol)), ", ", channels,
+                  channels == 1 ? " channel" : " channels"));
+  return out;
+}
+
+std::string describe_call(const CallId& call, const CallId& other) {
+  std::string out = describe_call(call.what);
+  if (call.number != other.number)
+    append(out, str(", as call ", call.number));
+  else if (call.what == other.what)
+    append(out, str(", by plan ", describe_plan(call.plan)));
   return out;
 }
 

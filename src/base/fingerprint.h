@@ -1,4 +1,4 @@
-// What the ranks of a call must agree on, in one word, which travels with every message of the
+// What the ranks of a call must agree on, in two words, which travel with every message of the
 // call.
 #pragma once
 
@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace unisono {
 
@@ -26,5 +27,25 @@ std::uint64_t pack(const Fingerprint& fingerprint);
 // "all_reduce of 10 float32, sum", of a packed fingerprint. It may come from a peer: any word has a
 // description.
 std::string describe_call(std::uint64_t fingerprint);
+
+// Which call a message belongs to.
+struct CallId {
+  std::uint64_t what = 0;  // a packed fingerprint; 0: no call
+  // Of a collective: how many its communicator has started before it, and plan_id(). Messages of
+  // send and recv have neither: only the two ranks of a pair count them.
+  std::uint32_t number = 0;
+  std::uint32_t plan = 0;
+  bool operator==(const CallId&) const = default;
+};
+static_assert(sizeof(CallId) == 16);
+
+// Names a plan with its protocol and channels, the same on all ranks. `digest` tells plans of one
+// name apart; 0 for a built-in algorithm. Remembers the name, for describe_plan().
+std::uint32_t plan_id(std::string_view name, std::uint64_t digest, Protocol protocol, int channels);
+// "ring, simple, 2 channels"; of a name that this process has not met, a number.
+std::string describe_plan(std::uint32_t plan);
+
+// describe_call(), and in what else it differs from another rank's: its number, or its plan.
+std::string describe_call(const CallId& call, const CallId& other);
 
 }  // namespace unisono

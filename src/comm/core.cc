@@ -75,12 +75,12 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
   core->status_page = std::make_unique<comm::StatusPage>(
       job->sys_world(), job->status_page_name(core->id, core->epoch, node), core->rank, neighbours,
       core->size);
+  group->show_calls(core->status_page->kept_calls());
   if (job->settings().boolean(Setting::flat)) placement = topo::Placement::single_node(core->size);
   UNISONO_ASSIGN(core->host, comm::HostPath::make(job,
                                                   {.communicator = core->id,
                                                    .epoch = core->epoch,
-                                                   .rank = core->rank,
-                                                   .checks_calls = core->checks_calls},
+                                                   .rank = core->rank},
                                                   core->world_ranks(), std::move(placement)));
   core->scheduler = std::make_unique<Scheduler>(
       Scheduler::Options{.rank = core->rank,

@@ -138,7 +138,7 @@ Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
   Status is_right = check_and_select(call, task);
   // A rank that cannot make the call takes part in the comparison, so that no other waits for it.
   if (checks_calls)
-    if (Status same = compare_calls(comm::card_of(call, is_right)); is_right.ok())
+    if (Status same = compare_calls(comm::card_of(call, task, is_right)); is_right.ok())
       is_right = std::move(same);
   if (is_right.ok()) stamp(task);
   return is_right;
@@ -174,6 +174,7 @@ Status Communicator::Core::select(const Call& call, const comm::CallPath& path, 
   UNISONO_ASSIGN(const comm::Plans::Chosen chosen,
                  plans->choose(call.collective, bytes, root, in_place, prepared.arguments));
   prepared.execution = chosen.execution;
+  prepared.arguments.call.plan = chosen.plan;
   prepared.arguments.path = chosen.choice.path;
   prepared.entry.collective = call.collective;
   prepared.entry.protocol = chosen.choice.protocol;

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "base/fingerprint.h"
 #include "engine/reduce/reduce.h"
 #include "plan/check.h"
 #include "plan/plan.h"
@@ -30,8 +31,8 @@ struct Arguments {
   DataType type = DataType::uint8;
   ReduceOperation operation = ReduceOperation::sum;
   ScaleFactor pre_multiplier;  // pre_multiplied_sum only: this rank's scalar
-  // What the ranks must agree on, packed (base/fingerprint.h): the host engine's messages carry it.
-  std::uint64_t call = 0;
+  // What the ranks must agree on: the host engine's messages carry it.
+  CallId call;
   // The caller's, and the communicator's where these leave something open.
   CallOptions options = {};
   // As Execution::path() says of these arguments; of the host: the GPU engine asks itself.

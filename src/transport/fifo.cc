@@ -67,8 +67,8 @@ std::uint64_t fingerprint(const FifoOptions& options) {
        {static_cast<std::uint64_t>(options.slots), std::uint64_t{options.simple_slot_bytes},
         std::uint64_t{options.ll_slot_bytes}, std::uint64_t{options.ll128_slot_bytes},
         std::uint64_t{header_payload_bytes}, std::uint64_t{head_stride},
-        std::uint64_t{2 * sizeof(DestinationList)}, std::uint64_t{least_direct_bytes(options)},
-        std::uint64_t{put_payload_bytes(options)}})
+        std::uint64_t{sizeof(CallId)}, std::uint64_t{2 * sizeof(DestinationList)},
+        std::uint64_t{least_direct_bytes(options)}, std::uint64_t{put_payload_bytes(options)}})
     for (int shift = 0; shift < 64; shift += 8) {
       hash ^= part >> shift & 0xff;
       hash *= 0x100000001b3;
@@ -204,10 +204,10 @@ Error size_mismatch(const Connection& connection, std::uint64_t number, std::uin
                       "; the ranks call different collectives, or with different arguments");
 }
 
-Error call_mismatch(const Connection& connection, std::uint64_t theirs, std::uint64_t ours) {
+Error call_mismatch(const Connection& connection, const CallId& theirs, const CallId& ours) {
   return peer_failure(FailureReason::mismatch, -1, "ranks disagree on a call: rank ",
-                      connection.self(), " calls ", describe_call(ours), "; rank ",
-                      connection.peer(), " calls ", describe_call(theirs));
+                      connection.self(), " calls ", describe_call(ours, theirs), "; rank ",
+                      connection.peer(), " calls ", describe_call(theirs, ours));
 }
 
 trace::Traffic SendFifo::traffic() const {

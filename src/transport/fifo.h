@@ -11,8 +11,8 @@
 // tells arrival, whatever its protocol: a flag in each word would tell nothing more there. So one
 // fifo in each direction, with one set of slots, carries all protocols (carrier()).
 //
-// Every message carries the fingerprint of the call that it belongs to (base/fingerprint.h), which
-// the receiver compares with that of its own.
+// Every message carries the call that it belongs to (CallId in base/fingerprint.h), which the
+// receiver compares with its own.
 //
 // A Simple message may instead carry, in its slot, where its bytes lie in the sender's memory;
 // the receiver reads them from there (zero-copy). Giving back the slot says that it has.
@@ -26,6 +26,7 @@
 #include <memory>
 #include <span>
 
+#include "base/fingerprint.h"
 #include "sys/call_clock.h"
 #include "transport/fifo_destinations.h"
 #include "transport/traffic.h"
@@ -94,7 +95,7 @@ class SendFifo {
       : flight_(clock, timing, slots) {}
   virtual ~SendFifo() = default;
   // The call that the messages sent from now on belong to.
-  void set_call(std::uint64_t fingerprint) { call_ = fingerprint; }
+  void set_call(const CallId& call) { call_ = call; }
   // Whether a slot is free. Then exactly one of the four ways to send:
   virtual Result<bool> can_send() = 0;
   // (1) Copies the pieces into the message.
@@ -152,7 +153,7 @@ class SendFifo {
  protected:
   virtual void look_at_flight() = 0;
 
-  std::uint64_t call_ = 0;
+  CallId call_;
   bool has_pending_ = false;
   TrafficCounter counter_;
   FlightMeter flight_;
@@ -163,7 +164,7 @@ class RecvFifo {
  public:
   virtual ~RecvFifo() = default;
   // The call that the messages looked for from now on belong to.
-  void set_call(std::uint64_t fingerprint) { call_ = fingerprint; }
+  void set_call(const CallId& call) { call_ = call; }
   // Whether the next message, of exactly `bytes`, is there. The receiver knows the size from the
   // plan; another size is a peer error, naming both. A message of another call is one, too, that
   // names both calls and no rank at fault: which of the two is wrong is not known here.
@@ -197,7 +198,7 @@ class RecvFifo {
   TrafficCounter& counter() { return counter_; }
 
  protected:
-  std::uint64_t call_ = 0;
+  CallId call_;
   TrafficCounter counter_;
 };
 

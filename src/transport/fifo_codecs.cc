@@ -1,7 +1,9 @@
 #include "transport/fifo_codecs.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstring>
 
 namespace unisono::transport {
@@ -22,7 +24,10 @@ std::uint64_t ll_word(std::uint32_t data, std::uint32_t flag) {
 }
 std::uint32_t ll_flag(std::uint64_t number) { return static_cast<std::uint32_t>(number + 1); }
 // Words for the size and the call, before those of the data.
-constexpr std::size_t ll_head_words = 3;
+constexpr std::size_t ll_call_words = sizeof(CallId) / ll_word_payload;
+constexpr std::size_t ll_head_words = 1 + ll_call_words;
+static_assert(ll_head_words * ll_word_bytes == LlCodec::first_bytes);
+using LlCall = std::array<std::uint32_t, ll_call_words>;
 std::size_t ll_words(std::size_t bytes) { return (bytes + ll_word_payload - 1) / ll_word_payload; }
 
 constexpr int ll128_size_bits = 24;
@@ -32,22 +37,21 @@ std::uint64_t ll128_flag(std::uint64_t number, std::size_t bytes) {
   return (number + 1) << ll128_size_bits | bytes;
 }
 // What the first line carries.
-constexpr std::size_t ll128_first_payload = ll128_line_payload - sizeof(std::uint64_t);
+constexpr std::size_t ll128_first_payload = ll128_line_payload - sizeof(CallId);
 std::size_t ll128_lines(std::size_t bytes) {
-  return (sizeof(std::uint64_t) + bytes + ll128_line_payload - 1) / ll128_line_payload;
+  return (sizeof(CallId) + bytes + ll128_line_payload - 1) / ll128_line_payload;
 }
 
 }  // namespace
 
 void LlCodec::encode(std::byte* slot, const std::byte* source, std::size_t bytes,
-                     std::uint64_t number, std::uint64_t call) {
+                     std::uint64_t number, const CallId& call) {
   const std::uint32_t flag = ll_flag(number);
   word_at(slot, 0).store(ll_word(static_cast<std::uint32_t>(bytes), flag),
                          std::memory_order_relaxed);
-  word_at(slot, 1).store(ll_word(static_cast<std::uint32_t>(call), flag),
-                         std::memory_order_relaxed);
-  word_at(slot, 2).store(ll_word(static_cast<std::uint32_t>(call >> 32), flag),
-                         std::memory_order_relaxed);
+  const auto words = std::bit_cast<LlCall>(call);
+  for (std::size_t i = 0; i < words.size(); ++i)
+    word_at(slot, 1 + i).store(ll_word(words[i], flag), std::memory_order_relaxed);
   const std::size_t whole = bytes / ll_word_payload;
   for (std::size_t i = 0; i < whole; ++i) {
     std::uint32_t data;
@@ -68,15 +72,20 @@ void LlCodec::fill(std::byte* slot, std::size_t bytes, std::size_t payload_bytes
 }
 
 DecodeResult LlCodec::decode(const std::byte* slot, std::byte* destination, std::size_t bytes,
-                             std::uint64_t number, std::uint64_t call, Decoding& decoding) {
+                             std::uint64_t number, const CallId& call, Decoding& decoding) {
   const std::uint32_t flag = ll_flag(number);
   if (decoding.units == 0) {
     const std::uint64_t size = word_at(slot, 0).load(std::memory_order_relaxed);
-    const std::uint64_t low = word_at(slot, 1).load(std::memory_order_relaxed);
-    const std::uint64_t high = word_at(slot, 2).load(std::memory_order_relaxed);
-    if (size >> 32 != flag || low >> 32 != flag || high >> 32 != flag) return {};
-    const std::uint64_t sent_call = high << 32 | static_cast<std::uint32_t>(low);
-    if (sent_call != call) return {.state = DecodeResult::State::other_call, .sent = sent_call};
+    bool is_there = size >> 32 == flag;
+    LlCall words{};
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      const std::uint64_t word = word_at(slot, 1 + i).load(std::memory_order_relaxed);
+      is_there &= word >> 32 == flag;
+      words[i] = static_cast<std::uint32_t>(word);
+    }
+    if (!is_there) return {};
+    const auto sent_call = std::bit_cast<CallId>(words);
+    if (sent_call != call) return {.state = DecodeResult::State::other_call, .call = sent_call};
     const auto sent = static_cast<std::uint32_t>(size);
     if (sent != bytes) return {.state = DecodeResult::State::other_size, .sent = sent};
     decoding.units = 1;
@@ -98,7 +107,7 @@ DecodeResult LlCodec::decode(const std::byte* slot, std::byte* destination, std:
 }
 
 void Ll128Codec::encode(std::byte* slot, const std::byte* source, std::size_t bytes,
-                        std::uint64_t number, std::uint64_t call) {
+                        std::uint64_t number, const CallId& call) {
   const std::uint64_t flag = ll128_flag(number, bytes);
   // Release, each: the line's bytes before its flag.
   const auto finish = [flag](std::byte* line) {
@@ -130,7 +139,7 @@ void Ll128Codec::fill(std::byte* slot, std::size_t bytes, std::size_t payload_by
 }
 
 DecodeResult Ll128Codec::decode(const std::byte* slot, std::byte* destination, std::size_t bytes,
-                                std::uint64_t number, std::uint64_t call, Decoding& decoding) {
+                                std::uint64_t number, const CallId& call, Decoding& decoding) {
   const std::uint64_t expected = ll128_flag(number, bytes);
   const std::size_t lines = ll128_lines(bytes);
   for (std::size_t& at = decoding.units; at < lines; ++at) {
@@ -139,9 +148,9 @@ DecodeResult Ll128Codec::decode(const std::byte* slot, std::byte* destination, s
     const std::uint64_t flag = word_at(line, ll128_flag_index).load(std::memory_order_acquire);
     if (flag >> ll128_size_bits != expected >> ll128_size_bits) return {};
     if (at == 0) {
-      std::uint64_t sent_call;
+      CallId sent_call;
       std::memcpy(&sent_call, line, sizeof sent_call);
-      if (sent_call != call) return {.state = DecodeResult::State::other_call, .sent = sent_call};
+      if (sent_call != call) return {.state = DecodeResult::State::other_call, .call = sent_call};
     }
     if (flag != expected)
       return {.state = DecodeResult::State::other_size,

@@ -132,6 +132,6 @@ Error size_mismatch(const Connection& connection, std::uint64_t number, std::uin
                     std::uint64_t expected);
 
 // The two ends call what does not match.
-Error call_mismatch(const Connection& connection, std::uint64_t theirs, std::uint64_t ours);
+Error call_mismatch(const Connection& connection, const CallId& theirs, const CallId& ours);
 
 }  // namespace unisono::transport

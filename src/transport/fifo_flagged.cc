@@ -65,7 +65,7 @@ Result<bool> FlaggedRecvFifo<Codec>::arrived(std::size_t bytes) {
   const std::byte* slot = connection_.region() + layout_.slot_offset(number);
   const DecodeResult result = Codec::decode(slot, staging_.data(), bytes, number, call_, decoding_);
   if (result.state == DecodeResult::State::other_call) [[unlikely]]
-    return call_mismatch(connection_, result.sent, call_);
+    return call_mismatch(connection_, result.call, call_);
   if (result.state == DecodeResult::State::other_size) [[unlikely]]
     return size_mismatch(connection_, number, result.sent, bytes);
   complete_ = result.state == DecodeResult::State::complete;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/fingerprint.h"
 #include "transport/fifo.h"
 #include "transport/fifo_destinations.h"
 
@@ -29,7 +30,7 @@ inline constexpr std::size_t ll128_line_bytes = 128;
 inline constexpr std::size_t max_ll128_payload = (std::size_t{1} << 24) - 1;
 
 // In mapped memory the header carries the bytes of a message of up to so many.
-inline constexpr std::size_t header_payload_bytes = 40;
+inline constexpr std::size_t header_payload_bytes = 32;
 // A head: nine lines of bytes behind the header, so that 64 heads are ten pages.
 inline constexpr std::size_t head_stride = 640;
 inline constexpr std::size_t head_payload_bytes = 576;
@@ -56,7 +57,7 @@ constexpr std::uint64_t usable_slots(std::uint64_t slots) {
 struct PutHeader {
   std::uint64_t number;  // the message's, from 1
   std::uint64_t bytes;   // of the message, and direct_bit where they lie at their destination
-  std::uint64_t call;    // the fingerprint of the message's call
+  CallId call;           // that the message belongs to
 };
 
 inline constexpr std::uint64_t direct_bit = std::uint64_t{1} << 63;
@@ -99,8 +100,8 @@ class MessageShape {
 struct alignas(64) SlotHeader {
   using Kind = MessageShape::Kind;
   std::uint64_t number;  // the message's, from 1: zeroed memory announces none
-  std::uint64_t call;    // the fingerprint of the message's call
   MessageShape shape;
+  CallId call;  // that the message belongs to
   std::byte payload[header_payload_bytes];
 };
 static_assert(sizeof(SlotHeader) == 64);

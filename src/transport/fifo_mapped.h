@@ -175,7 +175,7 @@ class alignas(64) MappedSender {
       store_.copy(to, source, bytes);
   }
   std::byte* offered_pieces() const { return slot_.slot(); }
-  void publish(SlotHeader::Kind kind, std::size_t bytes, std::size_t pieces, std::uint64_t call) {
+  void publish(SlotHeader::Kind kind, std::size_t bytes, std::size_t pieces, const CallId& call) {
     SlotHeader& header = head_.header();
     header.shape = MessageShape(kind, bytes, pieces, slot_.is_first());
     header.call = call;
@@ -240,7 +240,7 @@ class alignas(64) MappedReceiver {
   // Once arrived. Copied before it is looked at: the peer could still write to what is mapped.
   SlotHeader header() const { return head_.header(); }
   // Whether the message that arrived is `bytes` in the slot, of that call.
-  bool carries(std::size_t bytes, std::uint64_t call) const {
+  bool carries(std::size_t bytes, const CallId& call) const {
     return head_.header().shape.is_plain(bytes) && head_.header().call == call;
   }
   const std::byte* payload(std::size_t bytes) {

@@ -53,6 +53,35 @@ TEST(Fingerprint, AnyWordHasADescription) {
   EXPECT_EQ(describe_call(~std::uint64_t{0}), "an unknown call (fingerprint ffffffffffffffff)");
 }
 
+TEST(CallId, IsToldByWhatDiffers) {
+  const std::uint64_t what = pack({.collective = Collective::all_gather, .count = 5});
+  const std::uint32_t plan = plan_id("mine", 0x1234, Protocol::ll, 3);
+  const CallId call{.what = what, .number = 4, .plan = plan};
+  const auto told = [&](CallId other) { return describe_call(call, other); };
+  EXPECT_EQ(told({pack({.collective = Collective::barrier}), 4, plan}), "all_gather of 5 int8");
+  EXPECT_EQ(told({what, 5, plan}), "all_gather of 5 int8, as call 4");
+  EXPECT_EQ(told({what, 4, 1}), "all_gather of 5 int8, by plan mine, ll, 3 channels");
+}
+
+TEST(PlanId, TellsNamesDigestsProtocolsAndChannelsApart) {
+  std::set<std::uint32_t> ids;
+  for (const char* name : {"ring", "two_shot"})
+    for (const std::uint64_t digest : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 63})
+      for (const Protocol protocol : {Protocol::simple, Protocol::ll, Protocol::ll128})
+        for (const int channels : {1, 2, 64}) ids.insert(plan_id(name, digest, protocol, channels));
+  EXPECT_EQ(ids.size(), 2U * 3 * 3 * 3);
+  EXPECT_EQ(describe_plan(plan_id("ring", 0, Protocol::simple, 1)), "ring, simple, 1 channel");
+}
+
+// It comes from peers.
+TEST(PlanId, AnyWordHasADescription) {
+  std::mt19937 random(std::random_device{}());
+  for (int i = 0; i < 10'000; ++i)
+    EXPECT_FALSE(describe_plan(static_cast<std::uint32_t>(random())).empty());
+  EXPECT_EQ(describe_plan(0), "an unknown plan (0)");
+  EXPECT_EQ(describe_plan(0xfffff402), "number fffff, ll, 2 channels");
+}
+
 TEST(FixedText, IsCutToFitAndPrintable) {
   FixedText<8> text;
   EXPECT_TRUE(text.empty());

@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <set>
+#include <string>
+
+#include "algorithm/algorithm.h"
+#include "base/fingerprint.h"
 #include "base/str.h"
 #include "comm/select/registration.h"
 #include "engine/gpu/lower.h"
@@ -141,6 +147,17 @@ rank 1 scratch 1
       has_form_in_place(out_of_place, str(header("in_place yes protocol ll\n"), sum_returns)));
 }
 
+// Two names with one hash would be one plan to a receiver.
+TEST(Plans, AlgorithmsOfOneCollectiveAreToldApart) {
+  for (int i = 0; i < collective_count; ++i) {
+    std::map<std::uint32_t, std::string> names;
+    for (const algorithm::Entry* entry : algorithm::entries_for(static_cast<Collective>(i))) {
+      const std::uint32_t id = plan_id(entry->name, 0, Protocol::simple, 1);
+      EXPECT_TRUE(names.emplace(id, entry->name).second) << entry->name << " and " << names[id];
+    }
+  }
+}
+
 // Rank 0 puts and signals, `puts` times before it waits for the answer.
 std::string puts_before_a_signal(int puts) {
   std::string text = str("plan many version 1\ncollective all_gather ranks 2\nchunks ", puts,
@@ -155,6 +172,22 @@ std::string puts_before_a_signal(int puts) {
       append(text, str("    copy input[", i, "] -> output[", rank * puts + i, "]\n"));
   }
   return text;
+}
+
+// Of one name: the plan that was registered, and the form of it that another engine runs.
+TEST(Plans, RegisteredOnesOfOneNameAreToldApart) {
+  std::set<std::uint32_t> ids;
+  for (const int puts : {2, 3}) {
+    const std::string text = puts_before_a_signal(puts);
+    const auto read = read_registration(std::span(&text, 1), 0, 2, 4, 0, UINT64_MAX);
+    ASSERT_TRUE(read.ok()) << read.error().describe();
+    ASSERT_TRUE(read->plan.staged);
+    ids.insert({read->plan.id(), read->plan.staged->id()});
+    const auto again = read_registration(std::span(&text, 1), 1, 2, 4, 0, UINT64_MAX);
+    ASSERT_TRUE(again.ok()) << again.error().describe();
+    EXPECT_EQ(again->plan.id(), read->plan.id()) << "the same on all ranks";
+  }
+  EXPECT_EQ(ids.size(), 4U);
 }
 
 TEST(Plans, PutsAreMessagesWhereAnEngineDoesNotPut) {

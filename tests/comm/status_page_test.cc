@@ -80,26 +80,78 @@ TEST_F(StatusPage, ARankIsAwaitedWhoseNeighbourIsInALaterCollective) {
   EXPECT_TRUE(eight_.is_awaited());
 }
 
+CallId call(std::uint64_t what, std::uint32_t plan = 3) { return {.what = what, .plan = plan}; }
+
 TEST_F(StatusPage, TellsWhoseCallOfTheSameNumberIsAnother) {
   EXPECT_FALSE(three_.other_call());
-  five_.shows(17);
+  five_.shows(call(17));
   EXPECT_FALSE(three_.other_call()) << "nothing is started here";
-  three_.shows(17);
+  three_.shows(call(17));
   EXPECT_FALSE(three_.other_call());
   // Those who are behind, or gone on, are not in another call.
-  eight_.shows(17);
-  eight_.shows(18);
-  eight_.shows(19);
+  eight_.shows(call(17));
+  eight_.shows(call(18));
+  eight_.shows(call(19));
   EXPECT_FALSE(three_.other_call());
-  three_.shows(20);
+  three_.shows(call(20));
   const auto other = three_.other_call();
   ASSERT_TRUE(other);
   EXPECT_EQ(other->rank, 8);
-  EXPECT_EQ(other->theirs, 18U);
-  EXPECT_EQ(other->ours, 20U);
+  EXPECT_EQ(other->theirs, (CallId{.what = 18, .number = 1, .plan = 3}));
+  EXPECT_EQ(other->ours, (CallId{.what = 20, .number = 1, .plan = 3}));
   // It does not tell any more what that call was.
-  for (int i = 0; i < 3; ++i) eight_.shows(30);
+  for (int i = 0; i < 3; ++i) eight_.shows(call(30));
   EXPECT_FALSE(three_.other_call());
+}
+
+TEST_F(StatusPage, TellsWhoseCallRunsByAnotherPlan) {
+  three_.shows(call(17, 3));
+  five_.shows(call(17, 3));
+  EXPECT_FALSE(three_.other_call());
+  eight_.shows(call(17, 4));
+  const auto other = three_.other_call();
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->rank, 8);
+  EXPECT_EQ(other->theirs.plan, 4U);
+  EXPECT_EQ(other->ours.plan, 3U);
+}
+
+TEST_F(StatusPage, TellsTheEarliestCallThatIsAnother) {
+  for (const std::uint64_t what : {1, 2, 3, 4}) three_.shows(call(what));
+  for (const std::uint64_t what : {1, 7, 8}) five_.shows(call(what));
+  const auto other = three_.other_call();
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->ours, (CallId{.what = 2, .number = 1, .plan = 3}));
+  EXPECT_EQ(other->theirs, (CallId{.what = 7, .number = 1, .plan = 3}));
+}
+
+TEST_F(StatusPage, KnowsWhoseCallsItCompares) {
+  EXPECT_TRUE(three_.has_line(8));
+  EXPECT_FALSE(three_.has_line(4));
+  const comm::StatusPage alone(*world_, name_ + "-alone", 3, {3}, 9);
+  EXPECT_FALSE(alone.has_line(3)) << "nobody else is to be seen";
+}
+
+// Ranks on other nodes ask for them.
+TEST_F(StatusPage, CallsAreKeptForLongerThanThePage) {
+  for (const std::vector<int>& neighbours : {std::vector{3, 5}, std::vector{3}}) {
+    std::shared_ptr<const KeptCalls> kept;
+    {
+      comm::StatusPage page(*world_, str(name_, "-kept-", neighbours.size()), 3, neighbours, 9);
+      page.all_have_joined();
+      kept = page.kept_calls();
+      EXPECT_FALSE(kept->find(0));
+      for (std::uint64_t i = 0; i < 7; ++i) page.shows(call(10 + i, 20));
+    }
+    EXPECT_EQ(kept->shown(), 7U);
+    EXPECT_FALSE(kept->find(2)) << "of a call too long ago";
+    // One that may be overwritten now is not told.
+    EXPECT_FALSE(kept->find(3));
+    for (std::uint32_t i = 4; i < 7; ++i)
+      EXPECT_EQ(kept->find(i), (CallId{.what = 10 + i, .number = i, .plan = 20}));
+    EXPECT_FALSE(kept->find(7));
+    EXPECT_FALSE(kept->find(UINT64_MAX));
+  }
 }
 
 TEST_F(StatusPage, TellsWhyARankFoundThatCallsDoNotMatch) {

@@ -6,6 +6,8 @@
 #include <latch>
 
 #include "base/error.h"
+#include "base/fingerprint.h"
+#include "comm/bootstrap/kept_calls.h"
 #include "real_ranks.h"
 
 namespace unisono::comm {
@@ -155,6 +157,57 @@ TEST(ControlGroup, AMemberThatEndsIsSeenByWhoWatchesIt) {
     EXPECT_EQ(wrong->peer, gone) << wrong->describe();
     EXPECT_FALSE(wrong->timed_out);
     EXPECT_FALSE(result->world->watch(1).has_value());
+  });
+}
+
+// By the members' numbers in their group; also of a member that is in no call any more.
+TEST(ControlGroup, AMemberTellsWhichCallsItMade) {
+  constexpr int p = 8;
+  constexpr int asked = 5;  // member 0 has no link to it from the bootstrap
+  const CallId first{.what = pack({.collective = Collective::all_gather, .count = 4}),
+                     .number = 0,
+                     .plan = plan_id("ring", 0, Protocol::simple, 1)};
+  const CallId second{.what = pack({.collective = Collective::barrier}),
+                      .number = 1,
+                      .plan = plan_id("star", 0, Protocol::simple, 1)};
+  auto results = bootstrap_all(p);
+  std::latch has_compared(1);
+  run_ranks(p, [&](int rank) {
+    ControlGroup& world = *results[static_cast<std::size_t>(rank)]->world;
+    std::vector<int> reversed(p);
+    for (int member = 0; member < p; ++member)
+      reversed[static_cast<std::size_t>(member)] = p - 1 - member;
+    auto made = world.subgroup(4711, reversed);
+    ASSERT_TRUE(made.ok());
+    ControlGroup& group = **made;
+    const auto kept = std::make_shared<KeptCalls>();
+    if (group.rank() == asked) {
+      kept->show(first);
+      kept->show(second);
+    }
+    group.show_calls(kept);
+    EXPECT_TRUE(group.barrier(30 * second_ns).ok());
+    if (group.rank() != 0) {
+      while (!has_compared.try_wait()) EXPECT_FALSE(group.look());
+      return;
+    }
+    CallId mine = second;
+    mine.plan = plan_id("ring", 0, Protocol::ll, 2);
+    std::optional<Error> wrong;
+    while (!wrong) {
+      ASSERT_FALSE(group.look().has_value());
+      wrong = group.compare(asked, 1, mine);
+    }
+    EXPECT_EQ(wrong->reason, FailureReason::mismatch);
+    EXPECT_EQ(wrong->peer, -1);
+    EXPECT_EQ(wrong->message,
+              "ranks disagree on call 1 of communicator 4711: rank 0 calls barrier, by plan ring, "
+              "ll, 2 channels; rank 5 calls barrier, by plan star, simple, 1 channel");
+    // What is known of one number says nothing of another one.
+    EXPECT_FALSE(group.compare(asked, 0, mine));
+    EXPECT_FALSE(group.compare(asked, 1, second)) << "it is the same";
+    EXPECT_TRUE(group.compare(p, 1, mine)) << "there is no such member";
+    has_compared.count_down();
   });
 }
 

@@ -150,7 +150,7 @@ TEST(Handshake, WhoWaitsForALongerChallengeLearnsThatTheVersionsDiffer) {
 struct DishonestServer {
   const char* name;
   std::function<Bytes(const Bytes& answer)> welcome;
-  int version = 3;
+  int version = 4;
   Refusal refusal = Refusal::secret;
 };
 

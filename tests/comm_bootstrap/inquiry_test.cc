@@ -173,17 +173,21 @@ TEST(Suspicions, TravelWholeAndCutOnesAreRefused) {
 }
 
 TEST(CallReport, TravelsWholeAndIsChecked) {
-  const std::vector<std::byte> bytes = encode(CallReport{true, false, 7, 0x1234, 2});
+  const std::vector<std::byte> bytes =
+      encode(CallReport{.is_in_call = true,
+                        .number = 7,
+                        .call = {.what = 0x1234, .number = 7, .plan = 0x5678},
+                        .waits_for = 2});
   const auto decoded = decode_call_report(bytes, 3);
   ASSERT_TRUE(decoded.ok());
   EXPECT_TRUE(decoded->is_in_call);
-  EXPECT_EQ(decoded->collectives, 7U);
-  EXPECT_EQ(decoded->call, 0x1234U);
+  EXPECT_EQ(decoded->number, 7U);
+  EXPECT_EQ(decoded->call, (CallId{.what = 0x1234, .number = 7, .plan = 0x5678}));
   EXPECT_EQ(decoded->waits_for, 2);
   EXPECT_FALSE(decoded->has_left);
   EXPECT_FALSE(decode_call_report(bytes, 2).ok());
   EXPECT_TRUE(decode_call_report(encode(CallReport{.has_left = true}), 3)->has_left);
-  EXPECT_FALSE(decode_call_report(encode(CallReport{true, true, 7, 0, 2}), 3).ok())
+  EXPECT_FALSE(decode_call_report(encode(CallReport{true, true, 7, {}, 2}), 3).ok())
       << "in a call of a communicator that it has left";
   EXPECT_FALSE(decode_call_report(std::span(bytes).first(bytes.size() - 1), 3).ok());
 }

@@ -309,48 +309,45 @@ TEST(CheckedCalls, TellAllOfOneRanksMisuseAndGoOn) {
   });
 }
 
-TEST(CheckedCalls, CompareMessagesBetweenTwoRanks) {
+TEST(Messages, AreComparedByTheirTwoRanks) {
   for (const std::string_view transport : {"shm", "socket"})
     for (const bool in_group : {false, true})
       for (const bool differs : {false, true})
-        run_ranks({.ranks = 2, .transport = std::string(transport), .settings = checks_calls},
-                  [&](Communicator& world) {
-                    std::vector<float> data(100'000);
-                    // Half the elements of twice the size, and the same bytes.
-                    const std::int64_t count = differs ? 50'000 : 100'000;
-                    const auto type = differs ? DataType::int64 : DataType::float32;
-                    Message message{
-                        .is_send = world.rank() == 0, .count = 100'000, .peer = 1 - world.rank()};
-                    message.type = DataType::float32;
-                    message.send_data = message.recv_data = data.data();
-                    if (world.rank() == 1) {
-                      message.count = count;
-                      message.type = type;
-                    }
-                    message.tag = in_group ? 5 : 0;
-                    Status status;
-                    if (in_group) {
-                      auto work = world.submit(std::span(&message, 1));
-                      ASSERT_TRUE(work.ok());
-                      status = work->wait();
-                    } else if (message.is_send) {
-                      status = world.send(data.data(), message.count, message.type, 1);
-                    } else {
-                      status = world.recv(data.data(), message.count, message.type, 0);
-                    }
-                    if (!differs) {
-                      EXPECT_TRUE(status.ok()) << status.error().describe();
-                    }
-                    // What is sent may be gone before it is received.
-                    if (!differs || message.is_send) return;
-                    ASSERT_FALSE(status.ok());
-                    EXPECT_EQ(status.error().kind, ErrorKind::peer);
-                    EXPECT_TRUE(
-                        contains(status.error().message,
-                                 "rank 1 calls a message of 50000 int64; rank 0 calls a message of "
-                                 "100000 float32"))
-                        << status.error().message;
-                  });
+        run_ranks({.ranks = 2, .transport = std::string(transport)}, [&](Communicator& world) {
+          std::vector<float> data(100'000);
+          // Half the elements of twice the size, and the same bytes.
+          const std::int64_t count = differs ? 50'000 : 100'000;
+          const auto type = differs ? DataType::int64 : DataType::float32;
+          Message message{.is_send = world.rank() == 0, .count = 100'000, .peer = 1 - world.rank()};
+          message.type = DataType::float32;
+          message.send_data = message.recv_data = data.data();
+          if (world.rank() == 1) {
+            message.count = count;
+            message.type = type;
+          }
+          message.tag = in_group ? 5 : 0;
+          Status status;
+          if (in_group) {
+            auto work = world.submit(std::span(&message, 1));
+            ASSERT_TRUE(work.ok());
+            status = work->wait();
+          } else if (message.is_send) {
+            status = world.send(data.data(), message.count, message.type, 1);
+          } else {
+            status = world.recv(data.data(), message.count, message.type, 0);
+          }
+          if (!differs) {
+            EXPECT_TRUE(status.ok()) << status.error().describe();
+          }
+          // What is sent may be gone before it is received.
+          if (!differs || message.is_send) return;
+          ASSERT_FALSE(status.ok());
+          EXPECT_EQ(status.error().kind, ErrorKind::peer);
+          EXPECT_TRUE(contains(status.error().message,
+                               "rank 1 calls a message of 50000 int64; rank 0 calls a message of "
+                               "100000 float32"))
+              << status.error().message;
+        });
 }
 
 TEST(Misuse, IsToldWithTheValueAndTheRank) {

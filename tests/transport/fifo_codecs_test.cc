@@ -32,7 +32,7 @@ using CodecTypes = testing::Types<LlCodec, Ll128Codec>;
 TYPED_TEST_SUITE(Codecs, CodecTypes);
 
 constexpr std::size_t payload = 480;
-constexpr std::uint64_t call = 0x8123'4567'89ab'cdef;
+constexpr CallId call{.what = 0x8123'4567'89ab'cdef, .number = 0x7654'3210, .plan = 0xdcba'9876};
 
 struct alignas(128) Slot {
   std::byte bytes[1024] = {};
@@ -86,15 +86,23 @@ TYPED_TEST(Codecs, AnEarlierMessageIsNotTakenForTheNext) {
 
 TYPED_TEST(Codecs, AMessageOfAnotherCallIsNotTaken) {
   const std::vector<std::byte> source(payload, std::byte{9});
-  // Calls that differ in their lowest and in their highest bit, of the same size and of another.
-  for (const std::uint64_t sent : {call ^ 1, call ^ std::uint64_t{1} << 63})
+  // Calls that differ in the lowest and in the highest bit of each part, of the same size and of
+  // another.
+  std::vector<CallId> others(6, call);
+  others[0].what ^= 1;
+  others[1].what ^= std::uint64_t{1} << 63;
+  others[2].number ^= 1;
+  others[3].number ^= 1U << 31;
+  others[4].plan ^= 1;
+  others[5].plan ^= 1U << 31;
+  for (const CallId& sent : others)
     for (const std::size_t bytes : {payload, std::size_t{130}, std::size_t{1}}) {
       Slot slot;
       TypeParam::encode(slot.bytes, source.data(), bytes, 3, sent);
       std::vector<std::byte> out(payload);
       const DecodeResult result = decode<TypeParam>(slot, out, 3);
       EXPECT_EQ(result.state, DecodeResult::State::other_call);
-      EXPECT_EQ(result.sent, sent);
+      EXPECT_EQ(result.call, sent);
       EXPECT_EQ(out, std::vector<std::byte>(payload));
     }
 }

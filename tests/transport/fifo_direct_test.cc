@@ -141,7 +141,7 @@ struct HostileSender {
     a.join(b);
     b.join(a);
     recv = std::move(*make_recv_fifo(b, Protocol::simple, options));
-    const PutHeader header{.number = 1, .bytes = 600 | direct_bit, .call = 0};
+    const PutHeader header{.number = 1, .bytes = 600 | direct_bit, .call = {}};
     EXPECT_TRUE(a.try_put(&header, sizeof header, layout.slot_offset(0) + put_header_offset,
                           {layout.arrived_signal, 1})
                     .ok());

@@ -311,14 +311,32 @@ TEST_P(Fifo, AnotherSizeIsAPeerErrorWithBothSizes) {
 
 // Short, in a slot, and offered; of the size that is expected, and of another.
 TEST_P(Fifo, AMessageOfAnotherCallIsAnErrorThatNamesBoth) {
-  const auto call = [](DataType type) {
-    return pack({.collective = Collective::all_reduce, .type = type, .count = 5});
+  const std::uint64_t of_ints =
+      pack({.collective = Collective::all_reduce, .type = DataType::int32, .count = 5});
+  const std::uint64_t of_floats =
+      pack({.collective = Collective::all_reduce, .type = DataType::float32, .count = 5});
+  const std::uint32_t ring = plan_id("ring", 0, Protocol::simple, 1);
+  const std::uint32_t star = plan_id("star", 0, Protocol::simple, 2);
+  struct Case {
+    CallId sent;
+    std::string_view described;
+    std::string_view expected;
   };
+  const CallId ours{.what = of_ints, .number = 7, .plan = ring};
+  const Case cases[] = {
+      {{of_floats, 7, ring}, "all_reduce of 5 float32, sum", "all_reduce of 5 int32, sum"},
+      {{of_ints, 8, ring},
+       "all_reduce of 5 int32, sum, as call 8",
+       "all_reduce of 5 int32, sum, as call 7"},
+      {{of_ints, 7, star},
+       "all_reduce of 5 int32, sum, by plan star, simple, 2 channels",
+       "all_reduce of 5 int32, sum, by plan ring, simple, 1 channel"}};
   for (const std::size_t bytes : {std::size_t{20}, std::size_t{700}, std::size_t{1000}})
     for (const std::size_t wanted : {bytes, bytes + 8}) {
+      const Case& one = cases[(bytes + wanted) / 4 % std::size(cases)];
       Line line(factory(), protocol());
-      line.send->set_call(call(DataType::float32));
-      line.recv->set_call(call(DataType::int32));
+      line.send->set_call(one.sent);
+      line.recv->set_call(ours);
       wait_to_send(line);
       const std::vector<std::byte> content = message(0, bytes);
       const std::vector<Piece> piece{{content.data(), bytes}};
@@ -335,9 +353,8 @@ TEST_P(Fifo, AMessageOfAnotherCallIsAnErrorThatNamesBoth) {
       });
       EXPECT_EQ(told.kind, ErrorKind::peer);
       EXPECT_EQ(told.peer, -1);
-      EXPECT_EQ(told.message,
-                "ranks disagree on a call: rank 1 calls all_reduce of 5 int32, sum; rank 0 calls "
-                "all_reduce of 5 float32, sum");
+      EXPECT_EQ(told.message, str("ranks disagree on a call: rank 1 calls ", one.expected,
+                                  "; rank 0 calls ", one.described));
     }
 }
 

@@ -198,7 +198,7 @@ TEST(HostileFifo, OffersThatCannotBeReadAreRefused) {
     if (!one.records.empty())
       std::memcpy(raw.offered_pieces(), one.records.data(),
                   one.records.size() * sizeof(PieceRecord));
-    raw.publish(Kind::offer, one.bytes, one.pieces, 0);
+    raw.publish(Kind::offer, one.bytes, one.pieces, {});
     EXPECT_EQ(ends.refusal(one.bytes), one.says);
   }
 }
@@ -213,7 +213,7 @@ TEST(HostileFifo, AnOfferToWhoCannotReadItIsRefused) {
   EXPECT_EQ(offered.error().kind, ErrorKind::bug);
   const PieceRecord record{reinterpret_cast<std::uint64_t>(ends.content.data()), 2000};
   std::memcpy(ends.send->mapped()->offered_pieces(), &record, sizeof record);
-  ends.send->mapped()->publish(Kind::offer, 2000, 1, 0);
+  ends.send->mapped()->publish(Kind::offer, 2000, 1, {});
   EXPECT_EQ(ends.refusal(2000), "rank 0 offers 1 pieces of memory; it may offer at most 0");
 }
 
@@ -235,7 +235,7 @@ TEST(HostileFifo, MessagesThatWereNotPutAreRefused) {
               "rank 0 reports 5 messages sent, but only 0 were consumed and there are 4 slots");
   }
   Ends ends(Protocol::simple, How::put);
-  const PutHeader header{.number = 2, .bytes = 10, .call = 0};
+  const PutHeader header{.number = 2, .bytes = 10, .call = {}};
   EXPECT_TRUE(ends.a
                   .try_put(&header, sizeof header, ends.layout.slot_offset(0) + put_header_offset,
                            {ends.layout.arrived_signal, 1})

@@ -183,6 +183,23 @@ std::optional<Error> ControlGroup::watch(int member) {
 
 CallState& ControlGroup::call_state() { return exchange_->call_state(); }
 
+std::optional<Error> ControlGroup::compare(int member, std::uint64_t number, const CallId& mine) {
+  if (!Rank::among(member, size()))
+    return bug("cannot ask member ", member, " of a group of ", size(), " ranks");
+  auto comparing = [&]() -> sys::Task<std::optional<Error>> {
+    co_return exchange_->compare(member, number, mine);
+  };
+  return runtime_->world().run(comparing());
+}
+
+void ControlGroup::show_calls(std::shared_ptr<const KeptCalls> kept) {
+  auto showing = [&]() -> sys::Task<bool> {
+    exchange_->show_calls(std::move(kept));
+    co_return true;
+  };
+  runtime_->world().run(showing());
+}
+
 void ControlGroup::ask_for_dumps(std::uint64_t reason) {
   std::uint64_t number = reason;
   const auto bytes = std::as_writable_bytes(std::span(&number, 1));

@@ -40,6 +40,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fingerprint.h"
 #include "base/key.h"
 #include "base/open_epochs.h"
 #include "base/settings.h"
@@ -131,6 +132,7 @@ class BootstrapRuntime;
 class ControlNode;
 class GroupExchange;
 class Members;
+class KeptCalls;
 struct CallState;
 struct Inquest;
 
@@ -188,6 +190,11 @@ class ControlGroup {
   std::optional<Error> look();
   std::optional<Error> watch(int member);
 
+  // For the same: asks a member which call its collective of that number was; an error that names
+  // both, and no member, once that is known not to be `mine`. Call it again, with look() between.
+  std::optional<Error> compare(int member, std::uint64_t number, const CallId& mine);
+  // What members that ask so are told of this one.
+  void show_calls(std::shared_ptr<const KeptCalls> kept);
   // For the same: whom to blame for a call that cannot end, as GroupExchange::inquire says.
   CallState& call_state();
   // Asks the members that links lead to, by way of each other, for their records

@@ -17,7 +17,7 @@ constexpr std::int64_t compare_loss_ns = 300'000'000;
 // A link to watch takes no longer than its acceptor gives a stranger (10 s), so that one left half
 // made, because its maker looked no more, is never taken for a peer that refuses.
 constexpr std::int64_t watch_timeout_ns = 5'000'000'000;
-// A peer that a call waits to connect to is asked so often whether it has left.
+// A peer that a call waits for is asked so often whether it has left, and for its call.
 constexpr std::int64_t ask_interval_ns = 500'000'000;
 // No tree is higher.
 constexpr std::uint32_t most_height = 64;
@@ -224,15 +224,18 @@ sys::Task<std::optional<Error>> GroupExchange::agreed_failure() {
   co_return std::nullopt;
 }
 
-std::optional<Error> GroupExchange::watch(int peer) {
+void GroupExchange::ask_now_and_then(int peer) {
   const std::int64_t now_ns = node_->world().now_ns();
   node_->watch_peer(peer, now_ns + watch_timeout_ns);
+  if (!node_->has_link(peer) || now_ns < ask_again_ns_[peer]) return;
+  ask_again_ns_[peer] = now_ns + ask_interval_ns;
+  send_ask(peer);
+}
+
+std::optional<Error> GroupExchange::watch(int peer) {
+  ask_now_and_then(peer);
   if (const auto answer = answers_.find(peer); answer != answers_.end() && answer->second.has_left)
     return peer_failure(FailureReason::left, peer, "rank ", peer, " has left the communicator");
-  if (node_->has_link(peer) && now_ns >= ask_again_ns_[peer]) {
-    ask_again_ns_[peer] = now_ns + ask_interval_ns;
-    node_->spread(id_, FrameKind::ask, {}, std::span(&peer, 1));
-  }
   if (const Error* failed = node_->settled_failure(id_)) return *failed;
   Status usable = node_->check_peer(peer);
   if (usable.ok()) return std::nullopt;

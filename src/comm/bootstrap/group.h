@@ -12,6 +12,7 @@
 
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/inquiry.h"
+#include "comm/bootstrap/kept_calls.h"
 #include "comm/bootstrap/members.h"
 #include "comm/bootstrap/node.h"
 
@@ -62,6 +63,11 @@ class GroupExchange : public GroupListener {
   void give_up(const Error& error);
 
   CallState& call_state() { return call_state_; }
+  // What members that ask are told of this one's collectives; null: nothing.
+  void show_calls(std::shared_ptr<const KeptCalls> kept) { kept_calls_ = std::move(kept); }
+  // Asks a member, now and then, which call its collective of that number was; an error that names
+  // both once that is known not to be `mine`.
+  std::optional<Error> compare(int member, std::uint64_t number, const CallId& mine);
   // Asks all members that links lead to, by way of each other, for their records. False: a request
   // of that number has been here.
   bool ask_for_dumps(std::uint64_t number);
@@ -87,6 +93,9 @@ class GroupExchange : public GroupListener {
   };
   void begin(const Inquest& mine, std::int64_t now_ns);
   void ask(const Inquest& mine);
+  void send_ask(int peer);
+  // Makes a link to a member (its job rank) and asks it, once in a while.
+  void ask_now_and_then(int peer);
   // What this member knows of one that it waits for.
   std::optional<Suspicion> judge(const Inquest& mine, std::size_t awaited) const;
   Suspicion suspicion(FailureReason reason, const Inquest& mine,
@@ -134,8 +143,10 @@ class GroupExchange : public GroupListener {
   Suspicions suspicions_;
   std::unique_ptr<Part> part_;
   std::map<int, CallReport> answers_;         // the latest of members that were asked, by job rank
-  std::map<int, std::int64_t> ask_again_ns_;  // of members that a call waits to connect to
-  std::deque<std::uint64_t> dump_requests_;   // the latest that were passed on
+  std::map<int, std::int64_t> ask_again_ns_;  // of members that a call waits for
+  std::shared_ptr<const KeptCalls> kept_calls_;
+  std::uint64_t awaited_collective_ = 0;     // about which members are asked
+  std::deque<std::uint64_t> dump_requests_;  // the latest that were passed on
 };
 
 }  // namespace unisono::comm

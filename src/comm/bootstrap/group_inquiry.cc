@@ -33,6 +33,11 @@ Reason first_reason(const Inquest::Awaited& awaited) {
   }
 }
 
+// Whether a member's collective of that number is known, and is not `mine`.
+bool differs(const CallReport& report, std::uint64_t number, const CallId& mine) {
+  return report.number == number && report.call.what != 0 && mine.what != 0 && report.call != mine;
+}
+
 }  // namespace
 
 bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte> payload) {
@@ -50,14 +55,16 @@ bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte
       return true;
     }
     case FrameKind::ask: {
-      const auto [collectives, call] = call_state_.collective();
+      const auto number = decode_number(payload);
+      if (!number.ok()) return false;
       const bool has_left = call_state_.has_left.load(std::memory_order_relaxed);
       const bool is_in_call = !has_left && call_state_.calls.load(std::memory_order_relaxed) > 0;
-      const CallReport report{is_in_call, has_left, collectives, call,
+      const auto call = kept_calls_ ? kept_calls_->find(*number) : std::nullopt;
+      const CallReport report{is_in_call, has_left, *number, call.value_or(CallId{}),
                               call_state_.waits_for.load(std::memory_order_relaxed)};
       node_->spread(id_, FrameKind::answer, encode(report), std::span(&peer, 1),
                     ControlNode::When::after_reading);
-      return payload.empty();
+      return true;
     }
     case FrameKind::answer: {
       const auto report = decode_call_report(payload, p);
@@ -70,7 +77,7 @@ bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte
       return true;
     }
     case FrameKind::dump: {
-      const auto number = decode_dump_request(payload);
+      const auto number = decode_number(payload);
       if (!number.ok()) return false;
       if (ask_for_dumps(*number)) call_state_.dumps_asked.fetch_add(1, std::memory_order_relaxed);
       return true;
@@ -84,7 +91,7 @@ bool GroupExchange::ask_for_dumps(std::uint64_t number) {
   if (std::ranges::find(dump_requests_, number) != dump_requests_.end()) return false;
   dump_requests_.push_back(number);
   if (dump_requests_.size() > max_dump_requests) dump_requests_.pop_front();
-  node_->spread(id_, FrameKind::dump, encode_dump_request(number), members(),
+  node_->spread(id_, FrameKind::dump, encode_number(number), members(),
                 ControlNode::When::after_reading);
   return true;
 }
@@ -112,6 +119,7 @@ sys::Task<std::optional<Error>> GroupExchange::inquire(const Inquest& mine) {
 void GroupExchange::begin(const Inquest& mine, std::int64_t now_ns) {
   const bool has_lost = std::ranges::any_of(mine.awaited, has_ended) ||
                         std::ranges::any_of(suspicions_.all(), is_loss);
+  awaited_collective_ = mine.collectives - 1;
   part_ = std::make_unique<Part>();
   part_->begun_ns = now_ns;
   part_->times = has_lost && !mine.is_timeout ? times_after_loss : times_after_timeout;
@@ -128,6 +136,10 @@ void GroupExchange::begin(const Inquest& mine, std::int64_t now_ns) {
   suspect(first);
 }
 
+void GroupExchange::send_ask(int peer) {
+  node_->spread(id_, FrameKind::ask, encode_number(awaited_collective_), std::span(&peer, 1));
+}
+
 void GroupExchange::ask(const Inquest& mine) {
   for (std::size_t i = 0; i < mine.awaited.size(); ++i) {
     Asked& asked = part_->asked[i];
@@ -135,8 +147,20 @@ void GroupExchange::ask(const Inquest& mine) {
     node_->watch_peer(asked.peer, part_->begun_ns + ask_timeout_ns);
     if (!node_->has_link(asked.peer)) continue;
     asked.was_sent = true;
-    node_->spread(id_, FrameKind::ask, {}, std::span(&asked.peer, 1));
+    send_ask(asked.peer);
   }
+}
+
+std::optional<Error> GroupExchange::compare(int member, std::uint64_t number, const CallId& mine) {
+  const int peer = (*members_)[member];
+  awaited_collective_ = number;
+  if (const auto answer = answers_.find(peer);
+      answer != answers_.end() && differs(answer->second, number, mine))
+    return peer_failure(
+        Reason::mismatch, -1,
+        describe_mismatch(id_.communicator, me_, mine, member, answer->second.call));
+  ask_now_and_then(peer);
+  return std::nullopt;
 }
 
 sys::Task<int> GroupExchange::find_who_holds_up(int peer, const Error& suspected,
@@ -150,7 +174,7 @@ sys::Task<int> GroupExchange::find_who_holds_up(int peer, const Error& suspected
       node_->watch_peer(peer, end_ns);
       if (!was_sent && node_->has_link(peer)) {
         was_sent = true;
-        node_->spread(id_, FrameKind::ask, {}, std::span(&peer, 1));
+        send_ask(peer);
       }
       sys::Wait wait(world.scheduler(), node_->changed(), end_ns);
       const bool notified = co_await wait;
@@ -170,21 +194,18 @@ std::optional<Suspicion> GroupExchange::judge(const Inquest& mine, std::size_t i
   const Inquest::Awaited& awaited = mine.awaited[i];
   const Asked& asked = part_->asked[i];
   if (awaited.seen == Reason::left) return std::nullopt;  // which has been said
+  if (asked.answer && differs(*asked.answer, awaited_collective_, mine.call)) {
+    Suspicion out = suspicion(Reason::mismatch, mine, awaited);
+    out.text =
+        describe_mismatch(id_.communicator, me_, mine.call, awaited.member, asked.answer->call);
+    return out;
+  }
   if (asked.answer && asked.answer->has_left) return suspicion(Reason::left, mine, awaited);
   if (asked.answer && !asked.answer->is_in_call)
     return suspicion(Reason::not_in_call, mine, awaited);
   if (asked.answer) {
-    const bool is_same_number = asked.answer->collectives == mine.collectives;
-    const bool are_known = asked.answer->call != 0 && mine.call != 0;
-    if (!is_same_number || !are_known || asked.answer->call == mine.call) {
-      if (awaited.seen == Reason::link) return suspicion(Reason::link, mine, awaited);
-      return std::nullopt;
-    }
-    Suspicion out = suspicion(Reason::mismatch, mine, awaited);
-    out.text = str("ranks disagree on collective ", mine.collectives, " of communicator ",
-                   id_.communicator, ": rank ", me_, " calls ", describe_call(mine.call), "; rank ",
-                   awaited.member, " calls ", describe_call(asked.answer->call));
-    return out;
+    if (awaited.seen == Reason::link) return suspicion(Reason::link, mine, awaited);
+    return std::nullopt;
   }
   Suspicion out =
       suspicion(awaited.seen == Reason::gone ? Reason::gone : Reason::no_answer, mine, awaited);

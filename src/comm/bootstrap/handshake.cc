@@ -12,7 +12,7 @@ namespace {
 
 // "uni" and the version of the handshake.
 constexpr std::array<std::byte, 4> greeting{std::byte{'u'}, std::byte{'n'}, std::byte{'i'},
-                                            std::byte{3}};
+                                            std::byte{4}};
 constexpr std::size_t server_nonce_bytes = challenge_bytes - greeting.size();
 constexpr std::size_t nonce_bytes = 32;
 constexpr std::byte visit_mark{'v'};

@@ -82,30 +82,16 @@ const Suspicion& chosen(std::span<const Suspicion> all) {
 
 }  // namespace
 
-// Who sees the new number (acquire) also sees that the old fingerprint is gone (release).
-void CallState::set_collective(std::uint64_t number, std::uint64_t call) {
-  call_.store(0, std::memory_order_relaxed);
-  collectives_.store(number, std::memory_order_release);
-  call_.store(call, std::memory_order_release);
-}
-
-std::pair<std::uint64_t, std::uint64_t> CallState::collective() const {
-  const std::uint64_t before = call_.load(std::memory_order_acquire);
-  const std::uint64_t number = collectives_.load(std::memory_order_acquire);
-  const std::uint64_t after = call_.load(std::memory_order_relaxed);
-  return {number, before == after ? after : 0};
-}
-
-std::vector<std::byte> encode_dump_request(std::uint64_t number) {
+std::vector<std::byte> encode_number(std::uint64_t number) {
   WireWriter out;
   out.number(number);
   return out.take();
 }
 
-Result<std::uint64_t> decode_dump_request(std::span<const std::byte> payload) {
+Result<std::uint64_t> decode_number(std::span<const std::byte> payload) {
   WireReader in(payload);
   const auto number = in.number<std::uint64_t>();
-  if (!in.done()) return environment_error("received a malformed request for a record");
+  if (!in.done()) return environment_error("received a malformed request of a member");
   return number;
 }
 
@@ -113,8 +99,9 @@ std::vector<std::byte> encode(const CallReport& report) {
   WireWriter out;
   out.number(static_cast<std::uint8_t>(report.is_in_call));
   out.number(static_cast<std::uint8_t>(report.has_left));
-  out.number(report.collectives);
-  out.number(report.call);
+  out.number(report.number);
+  out.number(report.call.what);
+  out.number(report.call.plan);
   out.number(static_cast<std::uint32_t>(report.waits_for + 1));
   return out.take();
 }
@@ -123,12 +110,24 @@ Result<CallReport> decode_call_report(std::span<const std::byte> payload, int me
   WireReader in(payload);
   const auto in_call = in.number<std::uint8_t>();
   const auto left = in.number<std::uint8_t>();
-  const auto collectives = in.number<std::uint64_t>();
+  const auto number = in.number<std::uint64_t>();
   const auto call = in.number<std::uint64_t>();
+  const auto plan = in.number<std::uint32_t>();
   const auto waits_for = in.number<std::uint32_t>();
   if (!in.done() || in_call + left > 1 || waits_for > static_cast<std::uint32_t>(members))
     return environment_error("received a malformed call report");
-  return CallReport{in_call == 1, left == 1, collectives, call, static_cast<int>(waits_for) - 1};
+  return CallReport{in_call == 1,
+                    left == 1,
+                    number,
+                    {.what = call, .number = static_cast<std::uint32_t>(number), .plan = plan},
+                    static_cast<int>(waits_for) - 1};
+}
+
+std::string describe_mismatch(std::uint64_t communicator, int member, const CallId& its,
+                              int other_member, const CallId& others) {
+  return str("ranks disagree on call ", its.number, " of communicator ", communicator, ": rank ",
+             member, " calls ", describe_call(its, others), "; rank ", other_member, " calls ",
+             describe_call(others, its));
 }
 
 bool Suspicions::add(Suspicion suspicion) {

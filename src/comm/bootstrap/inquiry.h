@@ -16,8 +16,9 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "base/fingerprint.h"
 
 namespace unisono::comm {
 
@@ -32,29 +33,24 @@ struct CallState {
   std::atomic<bool> is_inquiry_open{false};
   // How often members have asked for this one's record.
   std::atomic<std::uint64_t> dumps_asked{0};
-
-  // So many collectives have been started, and the last one, which runs, has that fingerprint; 0:
-  // it is over.
-  void set_collective(std::uint64_t number, std::uint64_t call);
-  // The number and the fingerprint: 0 unless they belong together.
-  std::pair<std::uint64_t, std::uint64_t> collective() const;
-
- private:
-  std::atomic<std::uint64_t> collectives_{0};
-  std::atomic<std::uint64_t> call_{0};
 };
 
 // What a member that is asked says of itself.
 struct CallReport {
   bool is_in_call = false;
-  bool has_left = false;          // the communicator; in no call then
-  std::uint64_t collectives = 0;  // that it has started
-  std::uint64_t call = 0;         // the fingerprint of the last of them; 0: not known
-  int waits_for = -1;             // the member that its call waits for
+  bool has_left = false;     // the communicator; in no call then
+  std::uint64_t number = 0;  // of the collective that it was asked for
+  CallId call;               // that collective; none: it is not known
+  int waits_for = -1;        // the member that its call waits for
 };
-// The number of a request for everybody's record, by which a member knows it again.
-std::vector<std::byte> encode_dump_request(std::uint64_t number);
-Result<std::uint64_t> decode_dump_request(std::span<const std::byte> payload);
+// How the calls of one number of two members differ.
+std::string describe_mismatch(std::uint64_t communicator, int member, const CallId& its,
+                              int other_member, const CallId& others);
+
+// A request of a member is a number: of a request for everybody's record, by which a member knows
+// it again, or of the collective about which it is asked.
+std::vector<std::byte> encode_number(std::uint64_t number);
+Result<std::uint64_t> decode_number(std::span<const std::byte> payload);
 
 std::vector<std::byte> encode(const CallReport& report);
 Result<CallReport> decode_call_report(std::span<const std::byte> payload, int members);
@@ -102,8 +98,8 @@ struct Inquest {
     std::string text;  // what is awaited, or what became of the connection
   };
   bool is_timeout = false;  // a deadline passed; else a connection ended, or others ask
-  std::uint64_t collectives = 0;
-  std::uint64_t call = 0;    // the fingerprint of the last of them, if it runs; else 0
+  std::uint64_t collectives = 0;  // that it has started
+  CallId call;                    // the last of them, if it runs
   std::int64_t number = -1;  // of the call that waits, as the record counts calls; -1: none
   std::vector<Awaited> awaited;
 };

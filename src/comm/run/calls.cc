@@ -107,6 +107,44 @@ Status check_uneven(const Call& call, int rank, int ranks) {
   return check_apart(call, rank);
 }
 
+// Which kernel runs a call may depend on a rank's buffers: all are one place.
+CallCard::Place place_of(trace::Path path) {
+  switch (path) {
+    case trace::Path::host:
+      return CallCard::Place::host;
+    case trace::Path::staged:
+      return CallCard::Place::staged;
+    case trace::Path::mixed:
+      return CallCard::Place::mixed;
+    default:
+      return CallCard::Place::device;
+  }
+}
+
+// It may come from a peer.
+std::string_view describe(CallCard::Place place) {
+  switch (place) {
+    case CallCard::Place::host:
+      return "on the host";
+    case CallCard::Place::device:
+      return "on the device";
+    case CallCard::Place::staged:
+      return "on the host for a stream";
+    case CallCard::Place::mixed:
+      return "on the device inside nodes";
+  }
+  return "in an unknown place";
+}
+
+// What a rank calls, and, if that is all that is unlike another rank's, how it would run it.
+std::string describe(const CallCard& card, const CallCard& other) {
+  std::string out = describe_call(card.call);
+  if (card.call != other.call) return out;
+  if (card.plan != other.plan) out += str(", by plan ", describe_plan(card.plan));
+  if (card.place != other.place) out += str(", ", describe(card.place));
+  return out;
+}
+
 }  // namespace
 
 plan::Header shape_of(const Call& call, int ranks) {
@@ -272,7 +310,7 @@ Status check_options_of_messages(const CallOptions& options, int rank) {
 
 engine::Arguments arguments_of(const Call& call) {
   engine::Arguments out;
-  out.call = pack(fingerprint(call));
+  out.call.what = pack(fingerprint(call));
   out.options = call.options;
   if (call.collective == Collective::barrier) {
     out.count = 1;
@@ -312,11 +350,16 @@ Fingerprint fingerprint(const Message& message) {
   return {.collective = Collective::point_to_point, .type = message.type, .count = message.count};
 }
 
-CallCard card_of(const Call& call, const Status& is_right) {
+CallCard card_of(const Call& call, const PreparedCall& prepared, const Status& is_right) {
   CallCard out;
   out.call = pack(fingerprint(call));
   out.options = call.options.agreed_hash();
-  if (!is_right.ok()) out.refusal.set(is_right.error().message);
+  if (is_right.ok()) {
+    out.plan = prepared.arguments.call.plan;
+    out.place = place_of(prepared.entry.path.variant);
+  } else {
+    out.refusal.set(is_right.error().message);
+  }
   return out;
 }
 
@@ -326,12 +369,16 @@ Status compare(std::span<const CallCard> cards, std::uint64_t communicator,
   for (std::size_t rank = 0; rank < cards.size(); ++rank)
     if (!cards[rank].refusal.empty())
       return misuse("rank ", rank, " cannot make ", which, ": ", cards[rank].refusal.text());
+  const CallCard& first = cards[0];
   for (std::size_t rank = 1; rank < cards.size(); ++rank) {
-    const bool same_call = cards[rank].call == cards[0].call;
-    if (same_call && cards[rank].options == cards[0].options) continue;
-    return misuse("ranks disagree on ", which, ": rank 0 calls ", describe_call(cards[0].call),
-                  "; rank ", rank, " calls ", describe_call(cards[rank].call),
-                  same_call ? " with other options" : "");
+    const CallCard& other = cards[rank];
+    const bool same_call = first.call == other.call;
+    if (same_call && first.options == other.options && first.plan == other.plan &&
+        first.place == other.place)
+      continue;
+    return misuse("ranks disagree on ", which, ": rank 0 calls ", describe(first, other), "; rank ",
+                  rank, " calls ", describe(other, first),
+                  same_call && first.options != other.options ? " with other options" : "");
   }
   return {};
 }

@@ -49,9 +49,13 @@ Fingerprint fingerprint(const Message& message);
 struct CallCard {
   std::uint64_t call = 0;     // its fingerprint, packed
   std::uint64_t options = 0;  // a hash of those that ranks agree on
-  FixedText<176> refusal;     // why this rank cannot make the call; empty if it can
+  // What it was chosen to run as, if it can be made.
+  enum class Place : std::uint32_t { host, device, staged, mixed };
+  std::uint32_t plan = 0;  // plan_id()
+  Place place = Place::host;
+  FixedText<176> refusal;  // why this rank cannot make the call; empty if it can
 };
-CallCard card_of(const Call& call, const Status& is_right);
+CallCard card_of(const Call& call, const PreparedCall& prepared, const Status& is_right);
 // Misuse, naming the rank that cannot make call `sequence`, or two that disagree on it.
 Status compare(std::span<const CallCard> cards, std::uint64_t communicator, std::uint64_t sequence);
 

@@ -35,7 +35,7 @@ HostPath::HostPath(const std::shared_ptr<Job>& job, const Identity& identity,
       nodes_(nodes),
       connections_(job, identity.communicator, identity.epoch, identity.rank, world_ranks),
       messages_(connections_, identity.rank, static_cast<int>(world_ranks.size()),
-                job->fifo_options(), identity.checks_calls) {}
+                job->fifo_options()) {}
 
 Result<std::unique_ptr<HostPath>> HostPath::make(const std::shared_ptr<Job>& job,
                                                  const Identity& identity,

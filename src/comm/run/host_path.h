@@ -16,7 +16,6 @@ class HostPath final : public CallPath {
     std::uint64_t communicator = 0;
     std::uint32_t epoch = 0;
     int rank = 0;
-    bool checks_calls = false;
   };
   // `world_ranks` outlives it.
   static Result<std::unique_ptr<HostPath>> make(const std::shared_ptr<Job>& job,

@@ -132,7 +132,7 @@ class PointToPoint::AnySource : public engine::Execution {
           transport::RecvFifo * fifo,
           owner_.connections_.recv_fifo(peer, point_to_point_channel + way.tag, Protocol::simple));
       if (fifo == nullptr) continue;
-      fifo->set_call(owner_.call_of(message_));
+      fifo->set_call({.what = owner_.call_of(message_)});
       UNISONO_ASSIGN(const bool arrived, fifo->arrived(first_piece));
       if (!arrived) continue;
       // A receive that names this peer may have come meanwhile: the message is its.
@@ -155,12 +155,11 @@ class PointToPoint::AnySource : public engine::Execution {
 };
 
 PointToPoint::PointToPoint(Connections& connections, int rank, int ranks,
-                           const transport::FifoOptions& fifo_options, bool compares)
+                           const transport::FifoOptions& fifo_options)
     : connections_(connections),
       rank_(rank),
       ranks_(ranks),
       fifo_options_(fifo_options),
-      compares_(compares),
       open_lane_(std::make_unique<OpenLane>(connections)) {}
 
 PointToPoint::~PointToPoint() = default;
@@ -201,7 +200,7 @@ Result<PointToPoint::PreparedMessage*> PointToPoint::prepared(const Message& mes
   }
   const std::uint64_t bytes = bytes_of(message);
   known->arguments.count = static_cast<std::int64_t>(bytes);
-  known->arguments.call = call_of(message);
+  known->arguments.call.what = call_of(message);
   known->arguments.input = message.send_data;
   known->arguments.output = message.recv_data;
   if (known->entry.bytes != bytes) known->kind = 0;
@@ -216,11 +215,7 @@ std::uint64_t PointToPoint::piece_bytes(std::uint64_t message_bytes) const {
       static_cast<std::int64_t>(message_bytes), tiling_inside_node));
 }
 
-// Without the comparison ranks may name the same bytes as different types.
-std::uint64_t PointToPoint::call_of(const Message& message) const {
-  return pack(compares_ ? fingerprint(message)
-                        : Fingerprint{.collective = Collective::point_to_point});
-}
+std::uint64_t PointToPoint::call_of(const Message& message) { return pack(fingerprint(message)); }
 
 Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
   if (messages.size() != 1 || messages[0].peer != any_source)

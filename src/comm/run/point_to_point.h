@@ -33,9 +33,8 @@ inline constexpr engine::Tiling tiling_inside_node{.tiles = 8};
 
 class PointToPoint {
  public:
-  // `compares`: messages carry their type and count, which both ends then compare.
   PointToPoint(Connections& connections, int rank, int ranks,
-               const transport::FifoOptions& fifo_options, bool compares);
+               const transport::FifoOptions& fifo_options);
   ~PointToPoint();
 
   // Makes the task's plan, execution and arguments, and draws its tickets. Messages are in the
@@ -53,7 +52,7 @@ class PointToPoint {
   // A message of so many bytes goes in pieces of this; the same at both ends.
   std::uint64_t piece_bytes(std::uint64_t message_bytes) const;
   // The packed fingerprint that it carries.
-  std::uint64_t call_of(const Message& message) const;
+  static std::uint64_t call_of(const Message& message);
 
  private:
   class Lane;
@@ -86,7 +85,6 @@ class PointToPoint {
   int rank_;
   int ranks_;
   const transport::FifoOptions& fifo_options_;
-  bool compares_;
   std::mutex mutex_;  // tickets are drawn by callers and served by the driver
   std::map<Way, Direction> directions_;
   std::map<Way, std::uint64_t> on_streams_;  // messages so far

@@ -61,7 +61,11 @@ Scheduler::Scheduler(Options options, sys::World& world, Connections& connection
 bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   trace::Entry& entry = call.entry;
   const bool is_collective = entry.collective != Collective::point_to_point;
-  if (is_collective) status_page_.joined();
+  if (is_collective) {
+    // In the order in which they start, whichever thread has made them.
+    const auto number = static_cast<std::uint32_t>(status_page_.joined());
+    if (call.arguments.call.number != number) call.arguments.call.number = number;
+  }
   // In a call of few bytes the clock is read when it first waits for a peer, where reading costs
   // nothing.
   entry.started_ns = entry.bytes <= few_bytes ? 0 : clock_.now_ns();
@@ -100,6 +104,9 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
         .write(is_collective ? entry.sequence : call.number, entry, kind);
     entry.connecting_ns = 0;  // the next call like this one has the entry again
   }
+  // The next one's, most likely: the call is copied as a whole when it starts, which would wait for
+  // a part of it that is stored just before.
+  if (is_collective) ++call.arguments.call.number;
   unlock_progress();
   return true;
 }
@@ -333,7 +340,7 @@ bool Scheduler::start(Task& task) {
   set_started(task);
   write(task);
   if (task.entry.collective != Collective::point_to_point) {
-    status_page_.joined();
+    task.arguments.call.number = static_cast<std::uint32_t>(status_page_.joined());
     status_page_.shows(task.arguments.call);
   }
   try {

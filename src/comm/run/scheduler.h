@@ -170,6 +170,9 @@ class Scheduler {
   void listen(std::int64_t now);
   void look_at_device();
   void look_at_device_peers(std::int64_t now);
+  // Whether the call that has waited long is another one on a rank that it waits for, or on a
+  // neighbour. Then it has failed.
+  bool compare_calls(std::int64_t now);
   // Watches the peers whose connections are waited for.
   void watch_peers(std::int64_t now);
   // A neighbour or a connection told of a failure: the same as the control plane tells it, with

@@ -20,6 +20,11 @@ constexpr std::int64_t peer_check_interval_ns = 5'000'000;
 constexpr std::int64_t listen_interval_ns = 20'000'000;
 // A connection that takes longer than this to be made has its peer watched.
 constexpr std::int64_t patience_before_watching_ns = 200'000'000;
+// Calls that do not match may wait for each other until their deadline: neither sends what the other
+// waits for. So a rank that has waited this long compares its call with those that it waits for.
+constexpr std::int64_t patience_before_comparing_ns = 500'000'000;
+// On other nodes: so many of them. Who differs is asked by those that wait for it, and asks, too.
+constexpr std::size_t most_compared = 4;
 // A peer that has done its part of a call may leave in order before that call is over here. One
 // whose process ends without having left is given up at once.
 constexpr std::int64_t patience_with_left_peer_ns = 10'000'000'000;
@@ -73,10 +78,8 @@ void Scheduler::look_at_waits(std::int64_t now) {
   if (current_ != nullptr) look_at(*current_);
   for (const Task* task : messages_) look_at(*task);
   awaited_ = std::move(found);
-  CallState& state = group_.call_state();
-  state.set_collective(status_page_.started(), current_ != nullptr ? current_->arguments.call : 0);
-  state.waits_for.store(awaited_.empty() ? -1 : awaited_.front().waiting.peer,
-                        std::memory_order_relaxed);
+  group_.call_state().waits_for.store(awaited_.empty() ? -1 : awaited_.front().waiting.peer,
+                                      std::memory_order_relaxed);
 }
 
 void Scheduler::check_peers() {
@@ -99,8 +102,25 @@ void Scheduler::listen(std::int64_t now) {
   }
   if (group_.call_state().is_inquiry_open.load(std::memory_order_relaxed))
     begin_inquest(false, nullptr);
-  else
+  else if (!compare_calls(now))
     watch_peers(now);
+}
+
+bool Scheduler::compare_calls(std::int64_t now) {
+  const bool is_patient = std::ranges::none_of(awaited_, [&](const Awaited& awaited) {
+    return now - awaited.since_ns >= patience_before_comparing_ns;
+  });
+  if (current_ == nullptr || is_patient) return false;
+  auto disagreement = mismatch();
+  std::size_t compared = 0;
+  for (auto awaited = awaited_.begin(); awaited != awaited_.end() && !disagreement; ++awaited) {
+    const int peer = awaited->waiting.peer;
+    if (peer < 0 || peer == options_.rank || status_page_.has_line(peer)) continue;
+    if (++compared > most_compared) break;
+    disagreement = group_.compare(peer, status_page_.started() - 1, current_->arguments.call);
+  }
+  if (disagreement) fail_as_told(*disagreement);
+  return disagreement.has_value();
 }
 
 void Scheduler::watch_peers(std::int64_t now) {
@@ -157,7 +177,7 @@ void Scheduler::begin_inquest(bool is_timeout, const Error* seen) {
   inquest_.emplace();
   inquest_->is_timeout = is_timeout;
   inquest_->collectives = status_page_.started();
-  inquest_->call = current_ != nullptr ? current_->arguments.call : 0;
+  inquest_->call = current_ != nullptr ? current_->arguments.call : CallId{};
   if (const Task* const task = first_open())
     inquest_->number = static_cast<std::int64_t>(task->entry.sequence);
   auto& parts = inquest_->awaited;
@@ -199,10 +219,9 @@ void Scheduler::begin_inquest(bool is_timeout, const Error* seen) {
 std::optional<Error> Scheduler::mismatch() const {
   const auto other = status_page_.other_call();
   if (current_ == nullptr || !other) return std::nullopt;
-  return peer_failure(FailureReason::mismatch, -1, "ranks disagree on call ",
-                      current_->entry.sequence, " of communicator ", options_.communicator,
-                      ": rank ", options_.rank, " calls ", describe_call(other->ours), "; rank ",
-                      other->rank, " calls ", describe_call(other->theirs));
+  return peer_failure(FailureReason::mismatch, -1,
+                      describe_mismatch(options_.communicator, options_.rank, other->ours,
+                                        other->rank, other->theirs));
 }
 
 void Scheduler::go_on_with_inquest() {

@@ -78,7 +78,7 @@ std::optional<Error> StatusPage::died(Departure least) {
 }
 
 StatusPage::Line& StatusPage::line_of(std::size_t neighbour) const {
-  if (!memory_) return const_cast<Line&>(lonely_);
+  if (!memory_) return *lonely_;
   // Zeroed memory is a valid atomic of value 0 on every platform that this library runs on.
   return *reinterpret_cast<Line*>(memory_.get() + neighbour * sizeof(Line));
 }
@@ -92,22 +92,27 @@ std::vector<int> StatusPage::absent() const {
   return out;
 }
 
+// The earliest, which the later ones follow from.
 std::optional<StatusPage::OtherCall> StatusPage::other_call() const {
-  if (!memory_ || shown_ == 0) return std::nullopt;
-  const std::uint64_t number = shown_ - 1;
-  const auto call_of = [&](const Line& line) {
-    return line.calls[number % kept_calls].load(std::memory_order_acquire);
-  };
-  const std::uint64_t ours = call_of(*own_line_);
-  for (std::size_t i = 0; i < neighbours_.size(); ++i) {
-    const Line& line = line_of(i);
-    // Acquire, and the second look: as shows() says, so the fingerprint is that of this number.
-    if (line.shown.load(std::memory_order_acquire) <= number) continue;
-    const std::uint64_t theirs = call_of(line);
-    if (line.shown.load(std::memory_order_acquire) >= number + kept_calls) continue;
-    if (theirs != ours) return OtherCall{.rank = neighbours_[i], .theirs = theirs, .ours = ours};
+  if (!memory_) return std::nullopt;
+  const std::uint64_t shown = own_line_->kept.shown();
+  for (std::uint64_t number = shown - std::min<std::uint64_t>(shown, KeptCalls::kept);
+       number < shown; ++number) {
+    const auto ours = own_line_->kept.find(number);
+    for (std::size_t i = 0; ours && i < neighbours_.size(); ++i)
+      if (const auto theirs = line_of(i).kept.find(number); theirs && *theirs != *ours)
+        return OtherCall{.rank = neighbours_[i], .theirs = *theirs, .ours = *ours};
   }
   return std::nullopt;
+}
+
+bool StatusPage::has_line(int rank) const {
+  return memory_ != nullptr && std::ranges::binary_search(neighbours_, rank);
+}
+
+std::shared_ptr<const KeptCalls> StatusPage::kept_calls() const {
+  if (memory_) return {memory_, &own_line_->kept};
+  return {lonely_, &lonely_->kept};
 }
 
 // A fault is one word; but who sees it, or that this rank has closed a connection, shall see why,

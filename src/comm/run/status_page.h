@@ -5,7 +5,6 @@
 
 #include <unisono/result.h>
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "base/fixed_text.h"
+#include "comm/bootstrap/kept_calls.h"
 #include "sys/exit.h"
 #include "sys/process.h"
 #include "sys/world.h"
@@ -46,15 +46,17 @@ class StatusPage {
   // This rank has started a collective. They are counted here, because ranks number their calls
   // differently where some send messages and others do not. Relaxed, as in absent(): the numbers
   // are compared with each other only, long after they were stored.
-  void joined() { own_line_->started.store(started() + 1, std::memory_order_relaxed); }
-  std::uint64_t started() const { return own_line_->started.load(std::memory_order_relaxed); }
-  // The collective that this rank started last has that fingerprint.
-  void shows(std::uint64_t call) {
-    // Release, both: a reader that sees the number sees the fingerprint, and one that sees a
-    // fingerprint sees the number of the collective before it.
-    own_line_->calls[shown_ % kept_calls].store(call, std::memory_order_release);
-    own_line_->shown.store(++shown_, std::memory_order_release);
+  // Returns how many it has started before.
+  std::uint64_t joined() {
+    const std::uint64_t before = started();
+    own_line_->started.store(before + 1, std::memory_order_relaxed);
+    return before;
   }
+  std::uint64_t started() const { return own_line_->started.load(std::memory_order_relaxed); }
+  // The collective that this rank started last is that call.
+  void shows(const CallId& call) { own_line_->kept.show(call); }
+  // What it has shown, for as long as that is wanted.
+  std::shared_ptr<const KeptCalls> kept_calls() const;
   // Neighbours known not to have started the collective that this rank started last, in order.
   std::vector<int> absent() const;
   // Whether a neighbour is in a collective that this rank has not started.
@@ -64,13 +66,15 @@ class StatusPage {
                             return line.started.load(std::memory_order_relaxed) > own;
                           });
   }
-  // A neighbour whose collective of the same number as this rank's last one is another.
+  // A neighbour whose collective of the same number as one of this rank's last is another.
   struct OtherCall {
     int rank = -1;
-    std::uint64_t theirs = 0;  // fingerprints
-    std::uint64_t ours = 0;
+    CallId theirs;
+    CallId ours;
   };
   std::optional<OtherCall> other_call() const;
+  // Whether other_call() compares that rank's calls.
+  bool has_line(int rank) const;
   // This rank runs on that processor; on none while it gives it to others. Relaxed, as in
   // any_at_rest(): a guess at where ranks are.
   void runs_on(int processor) {
@@ -105,16 +109,12 @@ class StatusPage {
   std::size_t memory_bytes() const;
 
  private:
-  // Ranks that have gone on by two collectives still tell what the one before these was.
-  static constexpr std::size_t kept_calls = 4;
-  // One of a rank. Every collective stores to its first cache line.
+  // One of a rank. Every collective stores to its first two cache lines.
   struct alignas(64) Line {
     std::atomic<std::uint64_t> started{0};  // collectives
     std::atomic<std::uint64_t> fault{0};    // packed; 0: none
     std::atomic<int> processor{0};          // that it was last seen on, plus 1; 0: none
-    // Collectives whose fingerprints have been shown, and those of the last of them.
-    std::atomic<std::uint64_t> shown{0};
-    std::array<std::atomic<std::uint64_t>, kept_calls> calls{};
+    KeptCalls kept;
     FixedText<448> why;  // of the fault; as are the next three
     FailureReason reason = FailureReason::unknown;
     int finder = -1;
@@ -122,7 +122,6 @@ class StatusPage {
     sys::ProcessIdentity process;
     std::atomic<Departure> departure{Departure::none};
   };
-  static_assert(offsetof(Line, why) == 64);
   Line& line_of(std::size_t neighbour) const;
   Error ended_process(std::size_t neighbour) const;
   // Whether there is a neighbour of whose line `says(line)` and of whose rank `matches(rank)`.
@@ -139,13 +138,13 @@ class StatusPage {
   std::string name_;
   sys::World& world_;
   std::shared_ptr<std::byte> memory_;  // null: only this rank is known
-  Line lonely_;                        // stands for the page where there is none
-  Line* own_line_ = &lonely_;
+  // Stands for the page where there is none.
+  std::shared_ptr<Line> lonely_ = std::make_shared<Line>();
+  Line* own_line_ = lonely_.get();
   // Watches the neighbours once somebody asks; a neighbour in this process is not watched.
   std::vector<sys::ProcessWatch> watches_;
   std::optional<sys::AtExit> at_exit_;
-  int processor_ = -1;       // what its line shows
-  std::uint64_t shown_ = 0;  // what its line shows
+  int processor_ = -1;  // what its line shows
 };
 
 }  // namespace unisono::comm

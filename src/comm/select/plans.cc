@@ -1,6 +1,7 @@
 #include "comm/select/plans.h"
 
 #include "algorithm/exchange.h"
+#include "base/fingerprint.h"
 #include "base/str.h"
 #include "base/try.h"
 
@@ -19,9 +20,21 @@ Result<Plans::Chosen> Plans::choose(Collective collective, std::uint64_t bytes, 
   const std::lock_guard lock(mutex_);
   Chosen chosen;
   UNISONO_ASSIGN(chosen.choice, selection_.choose(collective, bytes, root, arguments.options));
-  UNISONO_ASSIGN(chosen.execution, execution(chosen.choice, collective, root, in_place));
+  UNISONO_ASSIGN(const Made* const made, execution(chosen.choice, collective, root, in_place));
+  chosen.execution = made->execution.get();
+  chosen.plan = made->plan;
   chosen.choice.path = chosen.execution->path(arguments);
   return chosen;
+}
+
+void Plans::name_algorithms() {
+  static const bool is_done = [] {
+    for (int i = 0; i < collective_count; ++i)
+      for (const algorithm::Entry* entry : algorithm::entries_for(static_cast<Collective>(i)))
+        plan_id(entry->name, 0, Protocol::simple, 1);
+    return true;
+  }();
+  static_cast<void>(is_done);
 }
 
 Plans::Key Plans::key_of(const Registered& plan, bool in_place) {
@@ -38,14 +51,14 @@ Result<std::unique_ptr<engine::Execution>> Plans::make(const Registered& plan, b
                 .exchange = [&] { return form.exchange; }});
 }
 
-Result<engine::Execution*> Plans::execution(const Choice& choice, Collective collective, int root,
+Result<const Plans::Made*> Plans::execution(const Choice& choice, Collective collective, int root,
                                             bool in_place) {
   Key key{choice.entry, choice.protocol, in_place, choice.channels, root};
   if (choice.registered != nullptr) key = key_of(*choice.registered, in_place);
   auto found = executions_.find(key);
   if (found == executions_.end() && choice.registered != nullptr) {
     UNISONO_ASSIGN(auto made, make(*choice.registered, in_place));
-    found = executions_.emplace(key, std::move(made)).first;
+    found = executions_.emplace(key, Made{std::move(made), choice.registered->id()}).first;
   } else if (found == executions_.end()) {
     const algorithm::Request request = selection_.request(collective, choice, root, in_place);
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*choice.entry, request));
@@ -61,9 +74,10 @@ Result<engine::Execution*> Plans::execution(const Choice& choice, Collective col
                                      .exchange = exchange,
                                      .entry = choice.entry,
                                      .request = &request}));
-    found = executions_.emplace(key, std::move(made)).first;
+    const std::uint32_t id = plan_id(choice.entry->name, 0, choice.protocol, choice.channels);
+    found = executions_.emplace(key, Made{std::move(made), id}).first;
   }
-  return found->second.get();
+  return &found->second;
 }
 
 Result<Plans::Prepared> Plans::prepare(const Registered& registered) {
@@ -80,9 +94,11 @@ Result<Plans::Prepared> Plans::prepare(const Registered& registered) {
 void Plans::add(Prepared prepared) {
   const std::lock_guard lock(mutex_);
   const Registered& plan = *prepared.plan;
-  executions_.emplace(key_of(plan, plan.header.in_place), std::move(prepared.execution));
+  executions_.emplace(key_of(plan, plan.header.in_place),
+                      Made{std::move(prepared.execution), plan.id()});
   if (prepared.in_place)
-    executions_.emplace(key_of(plan, /*in_place=*/true), std::move(prepared.in_place));
+    executions_.emplace(key_of(plan, /*in_place=*/true),
+                        Made{std::move(prepared.in_place), plan.id()});
   selection_.add(std::move(prepared.plan));
 }
 
@@ -108,7 +124,7 @@ Result<Explanation> Plans::explain(Collective collective, std::uint64_t bytes,
 std::size_t Plans::memory_bytes() {
   const std::lock_guard lock(mutex_);
   std::size_t bytes = 0;
-  for (const auto& [key, execution] : executions_) bytes += execution->memory_bytes();
+  for (const auto& [key, made] : executions_) bytes += made.execution->memory_bytes();
   return bytes;
 }
 

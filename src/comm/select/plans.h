@@ -40,11 +40,14 @@ class Plans {
         rank_(rank),
         operations_(operations),
         slots_(slots),
-        make_(std::move(make)) {}
+        make_(std::move(make)) {
+    name_algorithms();
+  }
 
   struct Chosen {
     Choice choice;
     engine::Execution* execution = nullptr;  // lives as long as this object
+    std::uint32_t plan = 0;                  // plan_id()
   };
   // By the options of the arguments, with the path that the execution takes for them.
   Result<Chosen> choose(Collective collective, std::uint64_t bytes, int root, bool in_place,
@@ -90,8 +93,14 @@ class Plans {
   }
   // It serves calls in place, or those that are not.
   Result<std::unique_ptr<engine::Execution>> make(const Registered& plan, bool in_place);
-  Result<engine::Execution*> execution(const Choice& choice, Collective collective, int root,
-                                       bool in_place);
+  struct Made {
+    std::unique_ptr<engine::Execution> execution;
+    std::uint32_t plan = 0;  // plan_id()
+  };
+  Result<const Made*> execution(const Choice& choice, Collective collective, int root,
+                                bool in_place);
+  // Lets describe_plan() name every algorithm, also those that only a peer has chosen.
+  static void name_algorithms();
 
   std::mutex mutex_;
   Selection selection_;
@@ -99,7 +108,7 @@ class Plans {
   std::uint32_t operations_;
   int slots_;
   Make make_;
-  std::unordered_map<Key, std::unique_ptr<engine::Execution>, KeyHash> executions_;
+  std::unordered_map<Key, Made, KeyHash> executions_;
 };
 
 }  // namespace unisono::comm

@@ -1,9 +1,11 @@
 #include "comm/select/registration.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "base/error.h"
+#include "base/fingerprint.h"
 #include "base/sha256.h"
 #include "base/str.h"
 #include "base/try.h"
@@ -228,6 +230,10 @@ bool Registered::serves(Collective collective, std::uint64_t bytes, int root) co
          min_bytes <= bytes && bytes <= max_bytes;
 }
 
+std::uint32_t Registered::id() const {
+  return plan_id(header.name, digest, header.protocol, header.channels);
+}
+
 const Registered* Registered::form_for(std::uint32_t engine_operations, int engine_slots) const {
   if ((operations & ~engine_operations) == 0) return slots <= engine_slots ? this : nullptr;
   return staged ? staged->form_for(engine_operations, engine_slots) : nullptr;
@@ -296,7 +302,10 @@ Result<Registration> read_registration(std::span<const std::string> texts, int r
   out.plan.min_bytes = std::max(min_bytes, plan.header.min_bytes);
   out.plan.max_bytes = std::min(max_bytes, most);
   out.card.digest = digest.digest();
+  std::memcpy(&out.plan.digest, out.card.digest.data(), sizeof out.plan.digest);
   if (staged) {
+    // Its messages are others.
+    staged->part.digest = ~out.plan.digest;
     staged->part.min_bytes = out.plan.min_bytes;
     staged->part.max_bytes = out.plan.max_bytes;
     out.plan.staged = std::make_shared<const Registered>(std::move(staged->part));

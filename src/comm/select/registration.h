@@ -29,6 +29,7 @@ struct Registered {
   std::shared_ptr<const plan::Exchange> exchange;
   std::uint64_t min_bytes = 0;
   std::uint64_t max_bytes = UINT64_MAX;
+  std::uint64_t digest = 0;  // of the plans of all ranks
   // The same plan with messages for its puts (plan::with_messages()), for an engine that does not
   // put; null where there are none, or no number of slots makes it right: `unstaged` says why.
   std::shared_ptr<const Registered> staged{};
@@ -38,6 +39,8 @@ struct Registered {
   std::shared_ptr<const Registered> form_in_place{};
 
   bool serves(Collective collective, std::uint64_t bytes, int root) const;
+  // What its messages carry: plan_id().
+  std::uint32_t id() const;
   // The form that an engine of these operations and slots runs; null: none.
   const Registered* form_for(std::uint32_t engine_operations, int engine_slots) const;
   // What it needs that an engine of these operations and slots has not: the first step, of this

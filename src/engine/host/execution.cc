@@ -103,7 +103,7 @@ Result<void*> HostExecution::scratch(const Arguments& arguments) {
 }
 
 Status HostExecution::start(const Arguments& arguments) {
-  call_.fingerprint = arguments.call;
+  call_.id = arguments.call;
   call_.arithmetic.meter().begin();
   if (is_like_last(arguments)) return start_like_last(arguments);
   UNISONO_TRY(check(arguments));
@@ -143,7 +143,7 @@ Status HostExecution::start_like_last(const Arguments& arguments) {
 Status HostExecution::start_blocks() {
   one_sided_.start(call_);
   for (ThreadBlockRun& block : call_.blocks) {
-    block.start(call_.fingerprint);
+    block.start(call_.id);
     if (call_.tiles > 0) UNISONO_TRY(block.join_connections(call_));
   }
   running_ = true;

@@ -122,8 +122,8 @@ Result<bool> OneSided::advance(CallState& call) {
     if (partner.send == nullptr) continue;
     UNISONO_TRY(enter(call, partner));
     if (departing_) leave(partner);
-    partner.send->set_call(call.fingerprint);
-    partner.recv->set_call(call.fingerprint);
+    partner.send->set_call(call.id);
+    partner.recv->set_call(call.id);
     UNISONO_ASSIGN(const bool pushed, push(call, partner));
     UNISONO_ASSIGN(const bool pulled, pull(call, partner));
     partner.send->settle();

@@ -94,7 +94,7 @@ void ShortRun::start(const CallState& call) {
     bases_[buffer] = call.memory.base(static_cast<plan::Buffer>(buffer));
   reduce_ = call.arithmetic.function();
   arithmetic_ = &call.arithmetic;
-  call_ = call.fingerprint;
+  call_ = call.id;
   for (Block& block : blocks_) block.at = block.first;
 }
 

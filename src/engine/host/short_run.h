@@ -103,8 +103,8 @@ class ShortRun {
   std::array<std::byte*, plan::buffer_count> bases_{};
   ReduceFunction reduce_ = nullptr;
   const Arithmetic* arithmetic_ = nullptr;
-  std::uint64_t call_ = 0;  // the fingerprint of the call
-  bool is_timed_ = false;   // sends messages so long that their flight is timed
+  CallId call_;
+  bool is_timed_ = false;  // sends messages so long that their flight is timed
   bool progressed_ = false;
   Status failure_;
 };

@@ -11,7 +11,7 @@ using plan::Operation;
 ThreadBlockRun::ThreadBlockRun(const plan::ThreadBlock& block, int index)
     : block_(&block), index_(index), cursor_(block.body) {}
 
-void ThreadBlockRun::start(std::uint64_t fingerprint) {
+void ThreadBlockRun::start(const CallId& call) {
   tile_ = 0;
   cursor_ = plan::StepCursor(block_->body);
   offers_.clear();
@@ -23,7 +23,7 @@ void ThreadBlockRun::start(std::uint64_t fingerprint) {
   barriers_ = 0;
   is_at_barrier_ = false;
   waiting_ = {};
-  set_call(fingerprint);
+  set_call(call);
 }
 
 Result<bool> ThreadBlockRun::advance(CallState& call) {
@@ -125,7 +125,7 @@ Status ThreadBlockRun::join_connections(CallState& call) {
   if (block_->send_peer >= 0 && send_ == nullptr) {
     UNISONO_ASSIGN(send_, call.resources->send_fifo(block_->send_peer, block_->channel, protocol));
   }
-  set_call(call.fingerprint);
+  set_call(call.id);
   return {};
 }
 
@@ -141,9 +141,9 @@ Result<bool> ThreadBlockRun::connected(CallState& call, const plan::Step& step) 
   return true;
 }
 
-void ThreadBlockRun::set_call(std::uint64_t fingerprint) {
-  if (recv_ != nullptr) recv_->set_call(fingerprint);
-  if (send_ != nullptr) send_->set_call(fingerprint);
+void ThreadBlockRun::set_call(const CallId& call) {
+  if (recv_ != nullptr) recv_->set_call(call);
+  if (send_ != nullptr) send_->set_call(call);
 }
 
 Result<bool> ThreadBlockRun::try_step(CallState& call) {
@@ -164,7 +164,7 @@ Result<bool> ThreadBlockRun::try_step(CallState& call) {
   if (!ready) return false;
   if (call.memory.has_messages()) {
     const plan::Location& block = plan::sends(step.operation) ? step.source : step.destination;
-    set_call(call.memory.fingerprint(block.buffer, block.index.at(cursor_.loops())));
+    set_call({.what = call.memory.fingerprint(block.buffer, block.index.at(cursor_.loops()))});
   }
   if (plan::receives(step.operation)) {
     if (!is_exposed_) UNISONO_TRY(expose_output(call));

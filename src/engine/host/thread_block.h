@@ -27,7 +27,7 @@ struct CallState {
   Arithmetic arithmetic;
   std::vector<ThreadBlockRun> blocks;
   std::int64_t tiles = 0;
-  std::uint64_t fingerprint = 0;  // of the call
+  CallId id;
   // From so many on, a message is offered rather than copied.
   std::size_t least_offered_bytes = SIZE_MAX;
   std::size_t least_direct_bytes = SIZE_MAX;
@@ -46,8 +46,7 @@ class ThreadBlockRun {
  public:
   ThreadBlockRun(const plan::ThreadBlock& block, int index);
 
-  // Of the call with that fingerprint.
-  void start(std::uint64_t fingerprint);
+  void start(const CallId& call);
   // Asks for the connections that it has no fifo of yet, so that peers which need them find this
   // end joined: a send does not wait for its receiver, and nor must what a send needs.
   Status join_connections(CallState& call);
@@ -96,7 +95,7 @@ class ThreadBlockRun {
   Result<bool> read_reduce(CallState& call, const plan::Step& step);
   Result<bool> connected(CallState& call, const plan::Step& step);
   // What its fifos carry from now on.
-  void set_call(std::uint64_t fingerprint);
+  void set_call(const CallId& call);
   bool dependencies_met(const CallState& call, const plan::Step& step);
   bool destination_free(CallState& call);
   Status execute(CallState& call, const plan::Step& step);
