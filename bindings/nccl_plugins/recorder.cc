@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "sys/thread.h"
@@ -130,7 +131,7 @@ void Recorder::write(Slot& slot, std::string_view cause) {
   const trace::Owner owner = slot.log->owner();
   const trace::Record record = slot.log->record();
   const std::string path = trace::file_of(directory(), owner.communicator, owner.rank);
-  const auto status = trace::write_file(
+  const auto status = write_whole(
       path, trace::to_json(owner, record, cause, trace::ClockAnchor::now(), trace::Form::packed));
   if (!status.ok()) complain(status.error().message);
   if (cause == finalized) finalized_.push_back(path);

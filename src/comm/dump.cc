@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "comm/core.h"
@@ -364,9 +365,8 @@ Status write_dump(const Communicator::Core& core, std::string_view cause) {
   // Where threads write the same file, the last rename wins.
   const std::lock_guard lock(core.dump_mutex);
   core.dumped_ns.store(core.scheduler->world().now_ns(), std::memory_order_relaxed);
-  return trace::write_file(
-      trace::file_of(directory, core.id, core.rank),
-      newest_json_of(core, core.scheduler->record(), cause, trace::Form::packed));
+  return write_whole(trace::file_of(directory, core.id, core.rank),
+                     newest_json_of(core, core.scheduler->record(), cause, trace::Form::packed));
 }
 
 void dump_to_directory(const Communicator::Core& core, std::string_view cause) {

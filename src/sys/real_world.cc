@@ -1,11 +1,9 @@
 #include "sys/real_world.h"
 
-#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +14,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/recheck_interval.h"
 #include "base/try.h"
 #include "sys/real_socket.h"
@@ -201,53 +200,12 @@ Task<Result<std::unique_ptr<Stream>>> RealWorld::connect(const Address& address,
 
 Result<std::string> RealWorld::read_file(const std::string& path, std::size_t most_bytes,
                                          bool private_only) {
-  OwnedDescriptor file{open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
-  if (file.value < 0) return system_error(str("cannot open ", path), errno);
-  struct stat info{};
-  if (fstat(file.value, &info) != 0)
-    return system_error(str("cannot read the permissions of ", path), errno);
-  if (!S_ISREG(info.st_mode)) return environment_error(path, " is not a regular file");
-  if (private_only && (info.st_uid != geteuid() || (info.st_mode & 077) != 0))
-    return environment_error(path,
-                             " must belong to this user and be readable by nobody else "
-                             "(chmod 600)");
-  std::string content(most_bytes + 1, '\0');
-  std::size_t filled = 0;
-  while (filled < content.size()) {
-    const ssize_t got = read(file.value, content.data() + filled, content.size() - filled);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return system_error(str("cannot read ", path), errno);
-    if (got == 0) break;
-    filled += static_cast<std::size_t>(got);
-  }
-  if (filled > most_bytes)
-    return environment_error(path, " is larger than ", most_bytes, " bytes, the most it may have");
-  content.resize(filled);
-  return content;
+  return read_bounded(path, most_bytes, private_only ? Readers::owner : Readers::anyone);
 }
 
 Status RealWorld::publish_file(const std::string& path, std::string_view content) {
-  std::string temporary = path + ".XXXXXX";
-  OwnedDescriptor file{mkostemp(temporary.data(), O_CLOEXEC)};  // mode 0600
-  if (file.value < 0)
-    return system_error(str("cannot create a file in the folder of ", path), errno);
-  std::string_view rest = content;
-  while (!rest.empty()) {
-    const ssize_t written = write(file.value, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const int why = errno;
-      unlink(temporary.c_str());
-      return system_error(str("cannot write ", temporary), why);
-    }
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
-  if (rename(temporary.c_str(), path.c_str()) != 0) {
-    const int why = errno;
-    unlink(temporary.c_str());
-    return system_error(str("cannot make ", path), why);
-  }
-  return {};
+  // It ends with the job: a crash of the machine may take it along.
+  return write_whole(path, content, Durable::no);
 }
 
 void RealWorld::remove_file(const std::string& path) { unlink(path.c_str()); }

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/try.h"
 
 namespace unisono::sys {
@@ -17,15 +18,10 @@ namespace {
 constexpr std::size_t secret_digits = 64;
 
 Result<std::string> read_secret(const std::string& path) {
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (file < 0) return system_error(str("cannot open ", path), errno);
-  std::string content(secret_digits + 1, '\0');
-  const ssize_t got = read(file, content.data(), content.size());
-  close(file);
-  if (got != static_cast<ssize_t>(secret_digits))
+  auto content = read_bounded(path, secret_digits, Readers::owner);
+  if (content.ok() && content->size() != secret_digits)
     return environment_error(path, " does not hold a secret of ", secret_digits,
                              " digits; remove it");
-  content.resize(secret_digits);
   return content;
 }
 

@@ -1,15 +1,8 @@
 #include "trace/file.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <functional>
 
-#include "base/error.h"
 #include "base/str.h"
 
 namespace unisono::trace {
@@ -38,23 +31,6 @@ void keep_what_a_file_holds(Record& record) {
   keep_newest(record.collectives);
   keep_newest(record.messages);
   keep_busiest(record.connections, most_entries);
-}
-
-Status write_file(const std::string& path, const std::string& text) {
-  const std::string partial = str(path, ".", getpid(), ".part");
-  errno = 0;
-  bool is_written = false;
-  {
-    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-    file << text;
-    file.close();
-    is_written = file.good();
-  }
-  if (is_written && std::rename(partial.c_str(), path.c_str()) == 0) return {};
-  const int why = errno;
-  std::remove(partial.c_str());
-  return environment_error("cannot write the record to ", path, ": ",
-                           why != 0 ? std::strerror(why) : "not all of it was written");
 }
 
 }  // namespace unisono::trace

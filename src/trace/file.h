@@ -1,8 +1,6 @@
 // Records as files of UNISONO_DUMP_DIRECTORY, bounded in number and size.
 #pragma once
 
-#include <unisono/result.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -23,7 +21,5 @@ std::string file_of(std::string_view directory, std::uint64_t communicator, int 
 void keep_busiest(std::vector<Connection>& connections, std::size_t most);
 // Leaves most_entries: the newest calls, and the busiest connections.
 void keep_what_a_file_holds(Record& record);
-// The file is there whole, or not at all. The error says which file, and why.
-Status write_file(const std::string& path, const std::string& text);
 
 }  // namespace unisono::trace

@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "base/call_options.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/selection_file.h"
 #include "base/settings.h"
 #include "base/sha256.h"
 #include "base/try.h"
@@ -33,11 +32,9 @@ constexpr std::uint32_t set_per_mille = most_gain_per_mille + 1;  // UNISONO_ZER
 
 // 0 where there is none; a file that cannot be read is refused when a communicator reads it.
 std::uint64_t hash_of_selection_file(const Settings& settings) {
-  const std::string& path = settings.text(Setting::selection_file);
-  if (path.empty()) return 0;
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return sha256_word(text.str());
+  if (settings.text(Setting::selection_file).empty()) return 0;
+  const auto text = read_selection_file(settings);
+  return text.ok() ? sha256_word(*text) : 0;
 }
 
 std::uint64_t hash_of_forced_plans(const Settings& settings) {

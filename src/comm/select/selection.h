@@ -131,7 +131,8 @@ class Selection {
   bool keeps(const CallOptions& limit, const SelectionRow& row, Collective collective) const;
   Status check_limit(const Choice& choice, Collective collective, std::uint64_t bytes,
                      const CallOptions& options) const;
-  Status read_file(const std::string& path);
+  // Those of a selection file; `path` is for errors.
+  Status read_rows(const std::string& path, std::string_view text);
   Status apply_forced(Collective collective, CallOptions& options) const;
   const Registered* find_registered(Collective collective, std::uint64_t bytes, int root,
                                     const CallOptions& options) const;

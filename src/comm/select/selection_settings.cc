@@ -1,12 +1,12 @@
 // The settings and the file that override the default selection.
 
 #include <algorithm>
-#include <fstream>
 #include <span>
 #include <sstream>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/selection_file.h"
 #include "base/settings.h"
 #include "base/try.h"
 #include "comm/select/selection.h"
@@ -102,12 +102,8 @@ std::string note_of(const std::string& path, const topo::Placement& placement,
 
 }  // namespace
 
-Status Selection::read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return misuse("UNISONO_SELECTION_FILE: cannot read '", path, "'");
-  std::ostringstream text;
-  text << file.rdbuf();
-  auto document = json::parse(text.str());
+Status Selection::read_rows(const std::string& path, std::string_view text) {
+  auto document = json::parse(text);
   if (!document.ok()) return misuse(path, ": ", document.error().message);
   const json::Value* rows = document->find("rows");
   // Those of engine/gpu/paths.h.
@@ -159,7 +155,9 @@ Status Selection::read_settings(const Settings& from) {
     forced_algorithms_.emplace_back(collective, algorithm);
   }
   const std::string& path = from.text(Setting::selection_file);
-  return path.empty() ? Status() : read_file(path);
+  if (path.empty()) return {};
+  UNISONO_ASSIGN(const std::string text, read_selection_file(from));
+  return read_rows(path, text);
 }
 
 }  // namespace unisono::comm

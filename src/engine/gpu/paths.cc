@@ -1,11 +1,10 @@
 #include "engine/gpu/paths.h"
 
 #include <algorithm>
-#include <fstream>
 #include <set>
-#include <sstream>
 
 #include "base/error.h"
+#include "base/selection_file.h"
 #include "base/settings.h"
 #include "base/sha256.h"
 #include "base/str.h"
@@ -80,11 +79,8 @@ Result<PathTable> PathTable::from_settings(const Settings& settings) {
   PathTable out = built_in();
   const std::string& path = settings.text(Setting::selection_file);
   if (path.empty()) return out;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return misuse("UNISONO_SELECTION_FILE: cannot read '", path, "'");
-  std::ostringstream text;
-  text << file.rdbuf();
-  UNISONO_TRY(out.read(text.str(), path));
+  UNISONO_ASSIGN(const std::string text, read_selection_file(settings));
+  UNISONO_TRY(out.read(text, path));
   return out;
 }
 
