@@ -32,8 +32,7 @@ CollectiveResult simulate_collective(const Machine& machine, const algorithm::En
                                      std::string_view type, std::string_view protocol, int channels,
                                      int root, std::string_view model, double noise,
                                      std::uint64_t seed, bool explain, int calls, bool collapse,
-                                     std::uint64_t max_events, std::string timeline,
-                                     Progress* progress) {
+                                     std::uint64_t max_events, int timeline, Progress* progress) {
   const simulate::CollectiveCall call =
       collective_call(machine, algorithm, ranks, nodes, count, type, protocol, channels, root);
   const CollectiveOptions options{.model = model_of(model),
@@ -43,7 +42,7 @@ CollectiveResult simulate_collective(const Machine& machine, const algorithm::En
                                   .calls = calls,
                                   .collapse = collapse,
                                   .max_events = max_events,
-                                  .timeline = std::move(timeline)};
+                                  .timeline = timeline};
   return watched(progress, [&](Progress& watch) {
     return simulate::simulate_collective(machine, algorithm, call, watched_by(options, watch));
   });
@@ -53,14 +52,14 @@ CollectiveResult simulate_collective(const Machine& machine, const algorithm::En
 CollectiveResult simulate_plan(const Machine& machine, const plan::Plan& plan, int nodes,
                                std::int64_t count, std::string_view type, std::string_view model,
                                bool explain, int calls, bool collapse, std::uint64_t max_events,
-                               std::string timeline, Progress* progress) {
+                               int timeline, Progress* progress) {
   const topo::Placement placement = take(simulate::place(machine, plan.header.ranks, nodes));
   const CollectiveOptions options{.model = model_of(model),
                                   .explain = explain,
                                   .calls = calls,
                                   .collapse = collapse,
                                   .max_events = max_events,
-                                  .timeline = std::move(timeline)};
+                                  .timeline = timeline};
   const DataType element = data_type_of(type);
   return watched(progress, [&](Progress& watch) {
     return simulate::simulate_plan(machine, plan, placement, count, element,
@@ -264,7 +263,7 @@ void bind_simulate(nb::module_& module) {
              nb::arg("root") = 0, nb::arg("model") = "loggops", nb::arg("noise") = 0.0,
              nb::arg("seed") = 1, nb::arg("explain") = false, nb::arg("calls") = 1,
              nb::arg("collapse") = true, nb::arg("max_events") = std::uint64_t{1} << 36,
-             nb::arg("timeline") = "", nb::arg("progress") = nb::none());
+             nb::arg("timeline") = -1, nb::arg("progress") = nb::none());
   module.def("choose_plan", &choose_plan, nb::arg("machine"), nb::arg("collective"), nb::kw_only(),
              nb::arg("ranks"), nb::arg("nodes") = 0, nb::arg("count"), nb::arg("type") = "float32",
              nb::arg("protocols"), nb::arg("channels") = 1, nb::arg("root") = 0,
@@ -273,7 +272,7 @@ void bind_simulate(nb::module_& module) {
              nb::arg("nodes") = 0, nb::arg("count"), nb::arg("type") = "float32",
              nb::arg("model") = "loggops", nb::arg("explain") = false, nb::arg("calls") = 1,
              nb::arg("collapse") = true, nb::arg("max_events") = std::uint64_t{1} << 36,
-             nb::arg("timeline") = "", nb::arg("progress") = nb::none());
+             nb::arg("timeline") = -1, nb::arg("progress") = nb::none());
 }
 
 }  // namespace unisono::python

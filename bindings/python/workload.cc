@@ -21,15 +21,14 @@ using simulate::WorkloadResult;
 WorkloadResult simulate_workload(const simulate::Machine& machine, std::string_view json,
                                  std::string_view model, double noise, std::uint64_t seed,
                                  bool explain, bool collapse, std::uint64_t max_events,
-                                 std::string timeline, int shown_rank,
-                                 simulate::Progress* progress) {
+                                 int timeline, int shown_rank, simulate::Progress* progress) {
   simulate::WorkloadOptions options{.run = {.model = model_of(model),
                                             .noise = noise,
                                             .seed = seed,
                                             .explain = explain,
                                             .collapse = collapse,
                                             .max_events = max_events,
-                                            .timeline = std::move(timeline)},
+                                            .timeline = timeline},
                                     .shown_rank = shown_rank};
   return watched(progress, [&](simulate::Progress& watch) -> Result<WorkloadResult> {
     auto workload = simulate::read_workload(json);
@@ -90,7 +89,7 @@ void bind_workload(nb::module_& module) {
   module.def("simulate_workload", &simulate_workload, nb::arg("machine"), nb::arg("workload"),
              nb::kw_only(), nb::arg("model") = "loggops", nb::arg("noise") = 0.0,
              nb::arg("seed") = 1, nb::arg("explain") = false, nb::arg("collapse") = true,
-             nb::arg("max_events") = std::uint64_t{1} << 36, nb::arg("timeline") = "",
+             nb::arg("max_events") = std::uint64_t{1} << 36, nb::arg("timeline") = -1,
              nb::arg("shown_rank") = 0, nb::arg("progress") = nb::none());
 }
 

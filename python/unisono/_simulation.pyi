@@ -91,7 +91,7 @@ def simulate_collective(
     calls: int = 1,
     collapse: bool = True,
     max_events: int = ...,
-    timeline: str = "",
+    timeline: int = -1,
     progress: SimulationProgress | None = None,
 ) -> SimulatedCollective:
     """One collective's plan on a machine. Lets go of the GIL."""
@@ -150,7 +150,7 @@ def simulate_workload(
     explain: bool = False,
     collapse: bool = True,
     max_events: int = ...,
-    timeline: str = "",
+    timeline: int = -1,
     shown_rank: int = 0,
     progress: SimulationProgress | None = None,
 ) -> SimulatedWorkload:
@@ -168,7 +168,7 @@ def simulate_plan(
     calls: int = 1,
     collapse: bool = True,
     max_events: int = ...,
-    timeline: str = "",
+    timeline: int = -1,
     progress: SimulationProgress | None = None,
 ) -> SimulatedCollective:
     """Any plan on a machine. Lets go of the GIL."""

@@ -13,6 +13,7 @@ from unisono import _unisono
 from unisono._unisono import Placement, make_secret
 from unisono.arguments import guard
 from unisono.errors import MachineError, MisuseError
+from unisono.files import write_whole
 from unisono.job_folder import job_folder
 from unisono.processes import Job, Outcome, start_guardian
 
@@ -111,8 +112,7 @@ def rank_environments(ranks: int, nodes: int, rendezvous: Path) -> list[dict[str
     """
     placement = Placement(ranks, nodes)
     secret = rendezvous.absolute().with_name("secret")
-    secret.touch(mode=0o600)
-    secret.write_text(make_secret())
+    write_whole(secret, make_secret(), private=True)
     local_ranks = [0] * nodes
     out = []
     for rank in range(ranks):

@@ -134,7 +134,7 @@ std::string why_not_collapse(const Machine& machine, const topo::Placement& plac
   if (options.model == NetworkModel::flows && shares_uplinks(machine, placement))
     return "flows share links between nodes";
   if (options.noise > 0) return "noise tells ranks apart";
-  if (!options.timeline.empty()) return "a time-line shows every rank";
+  if (options.timeline >= 0) return "a time-line shows every rank";
   return "";
 }
 
@@ -176,10 +176,10 @@ Result<CollectiveResult> simulate(const Machine& machine, const plan::Header& he
                               .last_time = options.last_time,
                               .progress = options.progress};
   std::unique_ptr<Timeline> timeline;
-  if (!options.timeline.empty()) {
+  if (options.timeline >= 0) {
     const auto rank_name = [&](int rank) { return shown_name(placement, rank); };
     const auto line_name = [](int, int block) { return str("thread block ", block); };
-    UNISONO_ASSIGN(timeline, Timeline::create(options.timeline, {rank_name, line_name}));
+    timeline = std::make_unique<Timeline>(options.timeline, TimelineNames{rank_name, line_name});
     run_options.timeline = timeline.get();
   }
   std::vector<Endpoint> endpoints = endpoints_of(machine, placement);

@@ -31,7 +31,7 @@ struct CollectiveOptions {
   bool collapse = true;
   std::uint64_t max_events = std::uint64_t{1} << 36;
   Time last_time = INT64_MAX;    // a run that takes longer is cut there; see ExecutorResult::is_cut
-  std::string timeline;          // a file to write; empty: none
+  int timeline = -1;             // a descriptor to write to; -1: none
   Progress* progress = nullptr;  // must outlive the simulation
 };
 

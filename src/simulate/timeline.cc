@@ -1,17 +1,24 @@
 #include "simulate/timeline.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cinttypes>
+#include <array>
+#include <cstdio>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/json.h"
 
 namespace unisono::simulate {
 namespace {
 
+constexpr std::size_t block_bytes = std::size_t{64} << 10;
+
 // Trace-event times are in microseconds.
-double in_us(Time time) { return to_us(time); }
+std::string in_us(Time time) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.6f", to_us(time));
+  return text.data();
+}
 
 std::string quoted(std::string_view text) {
   std::string out;
@@ -24,20 +31,25 @@ int process_of(int rank) { return rank + 1; }
 
 }  // namespace
 
-Result<std::unique_ptr<Timeline>> Timeline::create(const std::string& path, TimelineNames names,
-                                                   std::int64_t max_events) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) return system_error("open " + path, errno);
-  std::fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[", file);
-  return std::unique_ptr<Timeline>(new Timeline(file, path, std::move(names), max_events));
+Timeline::Timeline(int descriptor, TimelineNames names, std::int64_t max_events)
+    : descriptor_(descriptor), names_(std::move(names)), max_events_(max_events) {
+  put("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
 }
 
-Timeline::~Timeline() {
-  if (file_ != nullptr) std::fclose(file_);
+void Timeline::put(std::string_view text) {
+  text_ += text;
+  bytes_ += text.size();
+  if (text_.size() >= block_bytes) flush();
+}
+
+// After an error only the bytes are counted, to say how many more the disk would need.
+void Timeline::flush() {
+  if (why_failed_ == 0) why_failed_ = write_all(descriptor_, text_);
+  text_.clear();
 }
 
 void Timeline::separate() {
-  std::fputs(is_first_ ? "\n" : ",\n", file_);
+  put(is_first_ ? "\n" : ",\n");
   is_first_ = false;
 }
 
@@ -51,14 +63,13 @@ bool Timeline::begin_event() {
 void Timeline::name(std::string_view what, int rank, int thread, std::string_view name, int place) {
   const auto event = [&](std::string_view suffix) {
     separate();
-    std::fprintf(file_, "{\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"name\":\"%.*s_%.*s\",\"args\":{",
-                 process_of(rank), thread, static_cast<int>(what.size()), what.data(),
-                 static_cast<int>(suffix.size()), suffix.data());
+    put(str(R"({"ph":"M","pid":)", process_of(rank), R"(,"tid":)", thread, R"(,"name":")", what,
+            "_", suffix, R"(","args":{)"));
   };
   event("name");
-  std::fprintf(file_, "\"name\":%s}}", quoted(name).c_str());
+  put(str(R"("name":)", quoted(name), "}}"));
   event("sort_index");
-  std::fprintf(file_, "\"sort_index\":%d}}", place);
+  put(str(R"("sort_index":)", place, "}}"));
 }
 
 Timeline::Lanes& Timeline::lanes_of(int rank, int line) {
@@ -89,11 +100,9 @@ void Timeline::bar(int rank, int line, std::string_view what, Time start, Time e
   lane.start = start;
   lane.end = end;
   if (!begin_event()) return;
-  std::fprintf(file_,
-               "{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"name\":%s,\"ts\":%.6f,\"dur\":%.6f,"
-               "\"args\":{\"bytes\":%" PRId64 "}}",
-               process_of(rank), lane.thread, quoted(what).c_str(), in_us(start),
-               in_us(end - start), bytes);
+  put(str(R"({"ph":"X","pid":)", process_of(rank), R"(,"tid":)", lane.thread, R"(,"name":)",
+          quoted(what), R"(,"ts":)", in_us(start), R"(,"dur":)", in_us(end - start),
+          R"(,"args":{"bytes":)", bytes, "}}"));
 }
 
 void Timeline::arrow(int from, int from_line, Time sent, int to, int to_line, Time arrived) {
@@ -105,22 +114,19 @@ void Timeline::arrow(int from, int from_line, Time sent, int to, int to_line, Ti
         lanes, [&](const Lane& lane) { return lane.start <= time && time <= lane.end; });
     const Lane& lane = found != lanes.end() ? *found : lanes.front();
     if (!begin_event()) return;
-    std::fprintf(file_,
-                 "{\"ph\":\"%c\",\"bp\":\"e\",\"cat\":\"message\",\"name\":\"message\",\"id\":"
-                 "%" PRId64 ",\"pid\":%d,\"tid\":%d,\"ts\":%.6f}",
-                 phase, id, process_of(rank), lane.thread, in_us(time));
+    put(str(R"({"ph":")", phase, R"(","bp":"e","cat":"message","name":"message","id":)", id,
+            R"(,"pid":)", process_of(rank), R"(,"tid":)", lane.thread, R"(,"ts":)", in_us(time),
+            "}"));
   };
   end('s', from, from_line, sent);
   end('f', to, to_line, arrived);
 }
 
 Status Timeline::finish() {
-  std::fputs("\n]}\n", file_);
-  const bool failed = std::ferror(file_) != 0;
-  const bool unclosed = std::fclose(file_) != 0;
-  file_ = nullptr;
-  if (failed || unclosed) return environment_error("cannot write the time-line ", path_);
-  return {};
+  put("\n]}\n");
+  flush();
+  if (why_failed_ == 0) return {};
+  return write_error("cannot write the time-line", descriptor_, bytes_, why_failed_);
 }
 
 }  // namespace unisono::simulate

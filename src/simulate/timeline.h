@@ -7,11 +7,10 @@
 
 #include <unisono/result.h>
 
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,9 +29,8 @@ struct TimelineNames {
 class Timeline {
  public:
   // Stops writing after `max_events`, so that no run fills a disk.
-  static Result<std::unique_ptr<Timeline>> create(const std::string& path, TimelineNames names,
-                                                  std::int64_t max_events = 10'000'000);
-  ~Timeline();
+  // To a descriptor that outlives it.
+  Timeline(int descriptor, TimelineNames names, std::int64_t max_events = 10'000'000);
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
@@ -53,16 +51,18 @@ class Timeline {
   };
   using Lanes = std::vector<Lane>;
 
-  Timeline(std::FILE* file, std::string path, TimelineNames names, std::int64_t max_events)
-      : file_(file), path_(std::move(path)), names_(std::move(names)), max_events_(max_events) {}
   Lanes& lanes_of(int rank, int line);
   Lane& add_lane(Lanes& lanes, int rank, int line);
   void name(std::string_view what, int rank, int thread, std::string_view name, int place);
   bool begin_event();
   void separate();
+  void put(std::string_view text);
+  void flush();
 
-  std::FILE* file_;
-  std::string path_;
+  int descriptor_;
+  std::string text_;       // that is yet to be written
+  std::size_t bytes_ = 0;  // of the document so far
+  int why_failed_ = 0;     // the first error's number
   TimelineNames names_;
   std::int64_t max_events_;
   std::int64_t events_ = 0;

@@ -281,7 +281,7 @@ std::string why_not_collapse(const CollectiveOptions& options) {
   if (!options.collapse) return "nobody asked for it";
   if (options.model == NetworkModel::flows) return "flows share links between nodes";
   if (options.noise > 0) return "noise tells ranks apart";
-  if (!options.timeline.empty()) return "a time-line shows every rank";
+  if (options.timeline >= 0) return "a time-line shows every rank";
   return "";
 }
 
@@ -313,16 +313,14 @@ Result<WorkloadResult> simulate_workload(const Machine& machine, const Workload&
   }
   result.simulated_ranks = static_cast<int>(endpoints.size());
   std::unique_ptr<Timeline> timeline;
-  if (!options.run.timeline.empty()) {
-    UNISONO_ASSIGN(
-        timeline,
-        Timeline::create(options.run.timeline,
-                         {[&](int rank) { return shown_name(placement, rank); },
-                          [&](int rank, int line) {
-                            return line_name(
-                                workload.lists[static_cast<std::size_t>(programs.list_of(rank))],
-                                line);
-                          }}));
+  if (options.run.timeline >= 0) {
+    timeline = std::make_unique<Timeline>(
+        options.run.timeline,
+        TimelineNames{[&](int rank) { return shown_name(placement, rank); },
+                      [&](int rank, int line) {
+                        return line_name(
+                            workload.lists[static_cast<std::size_t>(programs.list_of(rank))], line);
+                      }});
   }
   WorkloadDriver driver(programs, collapsed.get(), static_cast<std::uint32_t>(endpoints.size()),
                         options, timeline.get());

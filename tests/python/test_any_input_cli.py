@@ -5,27 +5,21 @@ Every option of every command is found in the application itself, so that a new 
 
 from __future__ import annotations
 
-import contextlib
 import enum
-import io
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 import typer.main
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from unisono import cli, plans
+from python.answered import answer
+from unisono import plans
 from unisono.cli.app import app
 from unisono.simulate import builtin_clusters, load_cluster, to_yaml
 from unisono.synthesize import builtin_links
 
-# Of the processor: other work on the machine does not count.
-SECONDS = 60
 # A fixed seed: a failure must come back.
 THOROUGH = settings(
     max_examples=30,
@@ -220,24 +214,6 @@ def lines(draw, command: str, folder: Path) -> list[str]:
             if not getattr(parameter, "is_flag", False):
                 words.append(draw(likely(parameter, folder)))
     return words
-
-
-def answer(words: list[str]) -> tuple[int, str]:
-    """What the installed program would print, and its exit status."""
-    output, errors = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.StringIO()
-    began = time.process_time()
-    with (
-        mock.patch.object(sys, "argv", ["unisono", *words]),
-        contextlib.redirect_stdout(output),
-        contextlib.redirect_stderr(errors),
-        pytest.raises(SystemExit) as ended,
-    ):
-        cli.main()
-    took = time.process_time() - began
-    assert took < SECONDS, f"{words} took {took:.1f} s"
-    code = ended.value.code
-    assert code is None or isinstance(code, int), code
-    return code or 0, errors.getvalue()
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS.keys() - STARTERS - SERVERS))

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from unisono.bench.cases import Case, Request
 from unisono.bench.machine import machine_facts
+from unisono.files import write_whole
 
 FORMAT = 1
 
@@ -89,9 +90,13 @@ def to_document(request: Request, rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def write_document(path: Path, request: Request, rows: Sequence[Row]) -> None:
-    """Writes `to_document` as JSON, one row a line."""
+    """Writes `to_document` as JSON, one row a line.
+
+    Raises:
+        MachineError: It cannot be written.
+    """
     document = to_document(request, rows)
     lines = ",\n".join("    " + json.dumps(row) for row in document.pop("rows"))
     head = json.dumps(document, indent=2)[:-2]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'{head},\n  "rows": [\n{lines}\n  ]\n}}\n')
+    write_whole(path, f'{head},\n  "rows": [\n{lines}\n  ]\n}}\n')

@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from unisono import _unisono as native
-from unisono import plans
+from unisono import files, plans
 from unisono.errors import MachineError, MisuseError
 from unisono.names import collectives
 from unisono.tables import Column, Table
@@ -33,18 +33,8 @@ def check_output(path: Path | None) -> Path | None:
     Raises:
         MachineError: It is a folder, or its folder cannot be written to.
     """
-    if path is None or path == STANDARD_OUTPUT:
-        return path
-    folder = path.absolute().parent
-    while not folder.exists():
-        folder = folder.parent
-    target = path if path.exists() else folder
-    if path.is_dir():
-        raise MachineError(f"cannot write {path}: it is a folder")
-    if not target.is_dir() and target == folder:
-        raise MachineError(f"cannot write {path}: {folder} is no folder")
-    if not os.access(target, os.W_OK):
-        raise MachineError(f"cannot write {path}: {target} is not writable")
+    if path is not None and path != STANDARD_OUTPUT:
+        files.check_writable(path)
     return path
 
 
@@ -194,9 +184,9 @@ def write_file(path: Path, contents: str | bytes) -> None:
     """Writes a file, and says so."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(contents.encode() if isinstance(contents, str) else contents)
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}") from None
+    files.write_whole(path, contents)
     progress_console.print(f"wrote {path}", highlight=False)
 
 

@@ -62,6 +62,7 @@ Use = Annotated[
 Timeline = Annotated[
     Path | None,
     typer.Option(
+        metavar="FILE",
         callback=check_output,
         help="Write a time-line for Perfetto; with one algorithm, size and number.",
     ),

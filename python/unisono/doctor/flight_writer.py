@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from unisono.errors import MisuseError
+from unisono.errors import MachineError, MisuseError
+from unisono.files import write_whole
 
 __all__ = ["flight_recorder", "write_flight_recorder"]
 
@@ -64,16 +65,21 @@ def flight_recorder(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
 
 
 def write_flight_recorder(records: Iterable[dict[str, Any]], folder: Path) -> None:
-    """Writes `nccl_trace_rank_N` of each process into a folder, which is made."""
+    """Writes `nccl_trace_rank_N` of each process into a folder, which is made.
+
+    Raises:
+        MachineError: One cannot be written.
+    """
     by_rank: dict[int, list[dict[str, Any]]] = {}
     for one in records:
         by_rank.setdefault(one["world_ranks"][one["rank"]], []).append(one)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for rank, mine in by_rank.items():
-            (folder / f"nccl_trace_rank_{rank}").write_bytes(pickle.dumps(flight_recorder(mine)))
     except OSError as error:
-        raise MisuseError(f"cannot write to {folder}: {error.strerror}") from None
+        raise MachineError(f"cannot write to {folder}: {error.strerror}") from None
+    for rank, mine in by_rank.items():
+        dump = pickle.dumps(flight_recorder(mine))
+        write_whole(folder / f"nccl_trace_rank_{rank}", dump, private=True)
 
 
 def _status(entries: list[dict[str, Any]]) -> dict[str, int]:

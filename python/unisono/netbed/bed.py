@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from unisono.errors import MachineError
+from unisono.files import write_whole
 from unisono.netbed import guardian
 from unisono.netbed.shape import Shape
 
@@ -92,7 +93,7 @@ class Netbed:
             f"{self.shape.address(node)}) name=node{node} place={self.namespace(node)} ;;"
             for node in range(self.shape.nodes)
         )
-        path.write_text(_AGENT.format(cases=cases))
+        write_whole(path, _AGENT.format(cases=cases), private=True)
         path.chmod(0o700)
 
     def variables(self, node: int) -> dict[str, str]:

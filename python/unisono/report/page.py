@@ -12,6 +12,7 @@ from unisono.bench.peers import OURS
 from unisono.bench.ratios import points_of
 from unisono.bench.rows import Row
 from unisono.draw.numbers import gb_s
+from unisono.files import write_whole
 from unisono.report.comparison import compare
 from unisono.report.parts import Cell, Column, Table, empty, environment, number, size, text
 from unisono.report.plots import bandwidth_plot, training_plots
@@ -74,11 +75,11 @@ def write_report(
     """Writes the page.
 
     Raises:
-        MachineError: jinja2 is not installed.
+        MachineError: jinja2 is not installed, or the page cannot be written.
     """
     text = render_report(rows, title=title, drawings=drawings, training=training)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text)
 
 
 def render_report(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from unisono import _unisono as native
 from unisono.errors import MisuseError
+from unisono.files import write_whole
 from unisono.simulate.cluster import Cluster
 from unisono.simulate.run import block_count, plan_count
 from unisono.simulate.workload import Workload
@@ -81,15 +82,17 @@ def read_goal(path: str | Path) -> native.GoalSchedule:
 
 
 def write_goal(schedule: native.GoalSchedule, path: Path) -> None:
-    """Writes text to *.goal, binary to *.bin."""
+    """Writes text to *.goal, binary to *.bin.
+
+    Raises:
+        MisuseError: The name ends otherwise.
+        MachineError: It cannot be written.
+    """
     if path.suffix not in SUFFIXES:
         raise MisuseError(f"{path}: a GOAL file ends in .goal (text) or .bin (binary)")
     is_text = path.suffix == _TEXT_SUFFIX
     contents = schedule.to_text().encode() if is_text else schedule.to_binary()
-    try:
-        path.write_bytes(contents)
-    except OSError as error:
-        raise MisuseError(f"cannot write {path}: {error.strerror}") from None
+    write_whole(path, contents)
 
 
 def goal_of_workload(cluster: Cluster, workload: Workload) -> native.GoalSchedule:

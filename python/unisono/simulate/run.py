@@ -1,5 +1,6 @@
 """Simulating collectives: one, or all algorithms that can serve, on all cores."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -8,7 +9,8 @@ from typing import Any
 
 from unisono import _unisono as native
 from unisono.bench.rows import bus_factor
-from unisono.errors import MisuseError
+from unisono.errors import MachineError, MisuseError
+from unisono.files import written_whole
 from unisono.simulate.cluster import Cluster
 from unisono.simulate.progress import Progress
 
@@ -141,17 +143,19 @@ def simulate(
 
     Raises:
         MisuseError: The algorithm cannot serve, or the cluster has too few places.
+        MachineError: The time-line cannot be written.
     """
     entry = native.find_algorithm(f"{algorithm}_{collective}")
     element_bytes = bytes_of_element(type)
     blocks = ranks if collective in _ONE_BLOCK_A_RANK else 1
     count = block_count(collective, size_bytes, ranks, element_bytes)
     channels = channels or cluster.channels
-    result = native.simulate_collective(
-        cluster.machine, entry, ranks=ranks, nodes=nodes, count=count, type=type, protocol=protocol,
-        channels=channels, model=model, noise=noise, seed=seed, explain=explain, calls=calls,
-        collapse=collapse, timeline=timeline, progress=progress,
-    )  # fmt: skip
+    with timeline_to(timeline) as descriptor:
+        result = native.simulate_collective(
+            cluster.machine, entry, ranks=ranks, nodes=nodes, count=count, type=type,
+            protocol=protocol, channels=channels, model=model, noise=noise, seed=seed,
+            explain=explain, calls=calls, collapse=collapse, timeline=descriptor, progress=progress,
+        )  # fmt: skip
     return _simulated(
         cluster, result, collective, algorithm, protocol, channels,
         count * blocks * element_bytes, explain, calls,
@@ -196,6 +200,19 @@ def simulate_plan(
         cluster, result, plan.collective, plan.name.removesuffix(f"_{plan.collective}"),
         plan.protocol, plan.channels, simulated_bytes, explain,
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def timeline_to(path: str) -> Iterator[int]:
+    """What the core writes a time-line to; it takes the path's place when all has gone well."""
+    if not path:
+        yield -1
+        return
+    with written_whole(path) as descriptor:
+        try:
+            yield descriptor
+        except MachineError as error:
+            raise MachineError(f"{path}: {error}") from None
 
 
 def plan_count(plan: native.Plan, size_bytes: int, type: str) -> tuple[int, int]:  # noqa: A002

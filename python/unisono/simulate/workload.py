@@ -12,7 +12,7 @@ from typing import Any, Literal
 from unisono import _unisono as native
 from unisono.errors import MisuseError
 from unisono.simulate.cluster import Cluster
-from unisono.simulate.run import Hop
+from unisono.simulate.run import Hop, timeline_to
 
 AUTOMATIC = "automatic"
 
@@ -293,12 +293,14 @@ def simulate_workload(
     Raises:
         MisuseError: The workload is wrong, an algorithm cannot serve, the cluster has too few
             places, or ranks wait for each other, with the cycle.
+        MachineError: The time-line cannot be written.
     """
     text = workload.to_json(cluster.channels)
-    result = native.simulate_workload(
-        cluster.machine, text, model=model, noise=noise, seed=seed, explain=explain,
-        collapse=collapse, timeline=timeline, shown_rank=shown_rank, progress=progress,
-    )  # fmt: skip
+    with timeline_to(timeline) as descriptor:
+        result = native.simulate_workload(
+            cluster.machine, text, model=model, noise=noise, seed=seed, explain=explain,
+            collapse=collapse, timeline=descriptor, shown_rank=shown_rank, progress=progress,
+        )  # fmt: skip
     calls = json.loads(text)["calls"]
     listed = next((one.tasks for one in workload.lists if shown_rank in one.ranks), [])
     tasks = [
