@@ -11,12 +11,16 @@ import secrets
 import stat
 from collections.abc import Iterator
 from errno import EDQUOT, EFBIG, EINVAL, EISDIR, ELOOP, ENOSPC, ENOSYS, ENOTDIR, EOPNOTSUPP
+from io import BufferedIOBase
 from pathlib import Path
 from typing import IO
 
 from unisono.errors import MachineError, MisuseError
 
-__all__ = ["check_writable", "read_bounded", "read_text", "write_whole", "written_whole"]
+__all__ = [
+    "check_writable", "read_bounded", "read_start", "read_stream", "read_text", "write_whole",
+    "written_whole",
+]  # fmt: skip
 
 _MOST_LINKS = 40  # as many as the kernel follows
 _BLOCK_BYTES = 1 << 20
@@ -33,6 +37,25 @@ def read_bounded(path: str | Path, most_bytes: int) -> bytes:
         MisuseError: It cannot be read, is no regular file, or has more than `most_bytes`, of which
             at most one more is read.
     """
+    with _opened(path) as source:
+        # A file that says so is not read at all.
+        if os.fstat(source.fileno()).st_size > most_bytes:
+            raise _too_large(str(path), most_bytes)
+        return read_stream(source, most_bytes, str(path))
+
+
+def read_start(path: str | Path, bytes_: int) -> bytes:
+    """The first bytes of such a file.
+
+    Raises:
+        MisuseError: It cannot be read, or is no regular file.
+    """
+    with _opened(path) as source:
+        return source.read(bytes_)
+
+
+@contextlib.contextmanager
+def _opened(path: str | Path) -> Iterator[IO[bytes]]:
     try:
         own = _own_descriptor(path)
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | _OPEN) if own is None else os.dup(own)
@@ -42,14 +65,12 @@ def read_bounded(path: str | Path, most_bytes: int) -> bytes:
                 raise IsADirectoryError(EISDIR, os.strerror(EISDIR))
             if own is None and not stat.S_ISREG(mode):
                 raise MisuseError(f"cannot read {path}: it is not a regular file")
-            return read_stream(source, most_bytes, str(path))
+            yield source
     except OSError as error:
-        if isinstance(error, MisuseError):
-            raise
         raise MisuseError(f"cannot read {path}: {error.strerror}") from None
 
 
-def read_stream(source: IO[bytes], most_bytes: int, name: str) -> bytes:
+def read_stream(source: IO[bytes] | BufferedIOBase, most_bytes: int, name: str) -> bytes:
     """What is left of a stream, of which at most one byte more than `most_bytes` is read.
 
     Raises:
@@ -61,7 +82,11 @@ def read_stream(source: IO[bytes], most_bytes: int, name: str) -> bytes:
         if not part:
             return bytes(content)
         content += part
-    raise MisuseError(f"{name} has more than {most_bytes} bytes, the most that is read")
+    raise _too_large(name, most_bytes)
+
+
+def _too_large(name: str, most_bytes: int) -> MisuseError:
+    return MisuseError(f"{name} has more than {most_bytes} bytes, the most that is read")
 
 
 def read_text(path: str | Path, most_bytes: int) -> str:

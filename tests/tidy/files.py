@@ -20,6 +20,38 @@ _WRITES = {
     ),
     ".cc": re.compile(r"\bofstream\b|\bfopen\(|\bO_(?:WRONLY|CREAT)\b|\bmkos?temp\(|\bfdopen\("),
 }
+_READS = {
+    ".py": re.compile(
+        r"""\.read_(?:text|bytes)\(|\bgzip\.open\(|\.open\((?:"rb?")?\)|\bO_RDONLY\b"""
+        r"""|(?<![\w.])open\([^,()]*(?:\([^()]*\)[^,()]*)*(?:\)|, "rb?")"""
+    ),
+    ".cc": re.compile(r"\bifstream\b|\bO_RDONLY\b"),
+}
+# What opens files to read by itself, and why nobody else can have prepared them.
+READERS = {
+    "python/unisono/_torch_backend.py": "the package's own files",
+    "python/unisono/apart.py": "/proc",
+    "python/unisono/bench/device.py": "the folder of its job",
+    "python/unisono/bench/device_driver.py": "the folder of its job",
+    "python/unisono/bench/group.py": "a temporary folder of its own",
+    "python/unisono/bench/machine.py": "/proc and /sys",
+    "python/unisono/bench/peers.py": "/proc and /sys",
+    "python/unisono/bench/symm_mem.py": "the folder of its job",
+    "python/unisono/bench/worker.py": "the folder of its job",
+    "python/unisono/demo.py": "a temporary folder of its own",
+    "python/unisono/draw/page.py": "the package's own files",
+    "python/unisono/guardian.py": "/proc",
+    "python/unisono/hardware.py": "/sys",
+    "python/unisono/job_folder.py": "folders, which are locked",
+    "python/unisono/live/sockets.py": "/proc",
+    "python/unisono/memory.py": "/proc and /sys",
+    "python/unisono/netbed/bed.py": "/proc",
+    "src/sys/caches.cc": "/sys",
+    "src/sys/host.cc": "/proc",
+    "src/sys/local_client.cc": "/proc",
+    "src/sys/process.cc": "/proc",
+    "src/sys/shared_memory.cc": "/dev/shm itself",
+}
 # What opens files to write by itself, and why nobody else can have prepared their paths.
 WRITERS = {
     "python/unisono/_torch_backend.py": "a temporary folder of its own",
@@ -40,10 +72,16 @@ def raw_writes(root: Path) -> list[Violation]:
     return _found(root, _WRITES, WRITERS)
 
 
+def raw_reads(root: Path) -> list[Violation]:
+    """Files of the product that are read, but for `read_bounded` and `READERS`."""
+    return _found(root, _READS, READERS)
+
+
 def unused_excuses(root: Path) -> list[str]:
-    """Rows of `WRITERS` that no longer open anything."""
-    seen = {one.path for one in _found(root, _WRITES, {})}
-    return sorted(set(WRITERS) - seen)
+    """Rows of `WRITERS` and `READERS` that no longer open anything."""
+    writers = {one.path for one in _found(root, _WRITES, {})}
+    readers = {one.path for one in _found(root, _READS, {})}
+    return sorted((set(WRITERS) - writers) | (set(READERS) - readers))
 
 
 def _found(root: Path, patterns: dict[str, re.Pattern[str]], excused: dict[str, str]

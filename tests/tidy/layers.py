@@ -49,6 +49,7 @@ PYTHON_LAYERS = {
     "arguments": 1,
     "names": 1,
     "tables": 1,
+    "apart": 1,
     "files": 1,
     "hardware": 1,
     "arrays": 2,

@@ -9,8 +9,8 @@ from tidy import files
 from tidy.tree import ROOT, report
 
 
-def test_this_tree_writes_files_whole() -> None:
-    found = files.raw_writes(ROOT)
+def test_this_tree_writes_files_whole_and_reads_them_up_to_a_bound() -> None:
+    found = files.raw_writes(ROOT) + files.raw_reads(ROOT)
     assert not found, report(found)
     assert files.unused_excuses(ROOT) == []
 
@@ -35,3 +35,22 @@ def test_each_way_to_write_is_found(tmp_path: Path, name: str, line: str) -> Non
     (tmp_path / "tests").mkdir()
     path.rename(tmp_path / "tests" / path.name)
     assert files.raw_writes(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("python/unisono/a.py", "text = path.read_text()"),
+        ("python/unisono/a.py", "with gzip.open(path) as file:"),
+        ("python/unisono/a.py", 'with path.open("rb") as file:'),
+        ("python/unisono/a.py", "with open(str(path)) as file:"),
+        ("python/unisono/a.py", "os.open(path, os.O_RDONLY)"),
+        ("src/base/a.cc", "std::ifstream file(path);"),
+        ("bindings/a.cc", "open(path, O_RDONLY);"),
+    ],
+)
+def test_each_way_to_read_is_found(tmp_path: Path, name: str, line: str) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True)
+    path.write_text(f"first\n{line}\n")
+    assert [one.line for one in files.raw_reads(tmp_path)] == [2]

@@ -220,6 +220,6 @@ def read_text(path: Path) -> str:
         MisuseError: There is none, or it is not text.
     """
     load_simulator()
-    from unisono.simulate.files import read
+    from unisono.simulate.files import read_table
 
-    return read(path)
+    return read_table(path)

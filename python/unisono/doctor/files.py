@@ -1,16 +1,13 @@
 """Files become parts: the format follows from the contents, and each file is read apart.
 
-Reading happens in processes of their own with bounded memory: a hostile dump that crashes or
-exhausts its reader costs that file, and the sentence about it says so.
+Reading happens in processes of their own with bounded memory and time: a hostile dump that crashes
+or exhausts its reader costs that file, and the sentence about it says so.
 """
 
-import faulthandler
-import gc
 import io
 import os
 import pickle
 import re
-import resource
 import selectors
 import struct
 import zlib
@@ -19,26 +16,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from unisono.apart import TOO_MUCH, bound_process, start_apart, why_ended
 from unisono.doctor import flight_recorder, nccl_ras, nccl_x, unisono_record
 from unisono.doctor.job import Job
-from unisono.doctor.parts import DumpError, Part
+from unisono.doctor.parts import MAX_FILE_BYTES, DumpError, Part
 from unisono.doctor.plain_pickle import load
 from unisono.errors import MisuseError
+from unisono.files import read_bounded
 
 __all__ = ["parse", "read_files"]
 
-# A dump of 2,000 calls with their stacks is some 10 MB.
-_MAX_BYTES = 1 << 30
-# Plain data takes this much more memory than the bytes that it is read from, at most.
-_GROWTH = 64
-_SPARE_BYTES = 1 << 30
 _PICKLE = re.compile(rb"\x80[\x00-\x05]")
 
 _LENGTH = struct.Struct("<Q")
 # A list of ranks that is sent once.
 _LONG = 64
 _PIPE_BYTES = 1 << 16
-_CRASHED = "it crashed the process that read it: it is damaged, or made to do so"
 
 _Outcome = tuple[list[Part], str]
 
@@ -117,35 +110,21 @@ def _files(paths: Iterable[Path]) -> Iterable[Path]:
 
 def _read_one(path: Path) -> _Outcome:
     try:
+        contents = read_bounded(path, MAX_FILE_BYTES)
         status = path.stat()
-        if not path.is_file():
-            return [], "it is no ordinary file"
-        if status.st_size > _MAX_BYTES:
-            return [], f"it has {status.st_size} bytes; a dump has at most {_MAX_BYTES}"
-        contents = path.read_bytes()
-        _bound_memory(len(contents))
+        bound_process(len(contents))
         parts = parse(contents, str(path))
+    except (DumpError, MisuseError) as error:
+        return [], str(error).removeprefix(f"cannot read {path}: ")
     except OSError as error:
         return [], f"it cannot be read: {error.strerror}"
-    except DumpError as error:
-        return [], str(error)
     except MemoryError:
-        return [], "it claims more memory than a dump of its size can need"
+        return [], TOO_MUCH
     checksum = zlib.crc32(contents)
     for part in parts:
         # A copy of a file may have another time: what a dump says of itself is better.
         part.written_ns, part.checksum = part.written_ns or status.st_mtime_ns, checksum
     return parts, ""
-
-
-def _bound_memory(file_bytes: int) -> None:
-    """Bounds this process's memory: beyond it, an allocation fails as a MemoryError."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    most = pages * os.sysconf("SC_PAGE_SIZE") + _GROWTH * file_bytes + _SPARE_BYTES
-    _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
 
 
 class _Pickler(pickle.Pickler):
@@ -215,16 +194,7 @@ class _Reader:
 
 
 def _start(paths: Sequence[Path], mine: list[int]) -> _Reader:
-    pipe, sends = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(sends)
-        return _Reader(pid, pipe, mine)
-    status = 1
-    try:
-        os.close(pipe)
-        gc.disable()  # plain data has no cycles but a hostile file's, and the process ends soon
-        faulthandler.disable()  # a crash is reported in a sentence
+    def read(sends: int) -> None:
         pickler = _Pickler()
         with os.fdopen(sends, "wb") as out:
             for place in mine:
@@ -232,10 +202,9 @@ def _start(paths: Sequence[Path], mine: list[int]) -> _Reader:
                     out.write(_LENGTH.pack(len(outcome)))
                     out.write(outcome)
                 out.flush()
-        status = 0
-    finally:
-        # Nothing of the parent is run or flushed a second time.
-        os._exit(status)
+
+    pid, pipe = start_apart(read)
+    return _Reader(pid, pipe, mine)
 
 
 def _read_all(paths: Sequence[Path]) -> list[_Outcome]:
@@ -255,10 +224,10 @@ def _read_all(paths: Sequence[Path]) -> list[_Outcome]:
                     continue
                 selector.unregister(reader.pipe)
                 os.close(reader.pipe)
-                os.waitpid(reader.pid, 0)
+                _, status = os.waitpid(reader.pid, 0)
                 if reader.left:
                     # The file that it was at has ended it; another reader goes on after that.
-                    found[reader.left.pop(0)] = [], _CRASHED
+                    found[reader.left.pop(0)] = [], why_ended(status)
                 if reader.left:
                     reader = _start(paths, reader.left)
                     selector.register(reader.pipe, selectors.EVENT_READ, reader)

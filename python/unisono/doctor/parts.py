@@ -18,6 +18,8 @@ __all__ = [
 
 Array = np.ndarray[Any, Any]
 MAX_RANKS = 1 << 20
+# A dump of 2,000 calls with their stacks is some 10 MB.
+MAX_FILE_BYTES = 1 << 30
 _MOST_TEXT = 200
 _MOST_NAMES = int(np.iinfo(np.int16).max)
 

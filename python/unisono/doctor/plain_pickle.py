@@ -1,13 +1,14 @@
 """Pickles of plain data: nothing that a pickle names is ever imported or called.
 
-`files` reads dumps in processes of their own, whose memory is bounded and whose end harms nobody: a
-hostile pickle can still ask for more memory than there is, or nest what it holds very deeply.
+`files` reads dumps in processes of their own, whose memory and time are bounded and whose end harms
+nobody: a hostile pickle can still ask for more memory than there is, or nest what it holds deeply.
 """
 
 import io
 import pickle
 from typing import Any
 
+from unisono.apart import TOO_MUCH
 from unisono.doctor.parts import DumpError
 
 __all__ = ["load"]
@@ -36,7 +37,7 @@ def load(contents: bytes) -> Any:
     except DumpError:
         raise
     except MemoryError:
-        raise DumpError("it claims more memory than a dump of its size can need") from None
+        raise DumpError(TOO_MUCH) from None
     except Exception as error:
         reason = f"{type(error).__name__}: {str(error)[:120]}"
         raise DumpError(

@@ -15,6 +15,7 @@ import numpy as np
 from unisono.doctor.entries import DIRECTIONS, calls_of
 from unisono.doctor.packed import packed_entries, unpack
 from unisono.doctor.parts import (
+    MAX_FILE_BYTES,
     MAX_RANKS,
     Claim,
     Columns,
@@ -27,6 +28,7 @@ from unisono.doctor.parts import (
 )
 from unisono.doctor.words import Words
 from unisono.errors import MisuseError
+from unisono.files import read_bounded
 
 __all__ = ["is_record", "load_record", "read_record", "read_records"]
 
@@ -151,7 +153,7 @@ def read_records(paths: Iterable[Path]) -> list[dict[str, Any]]:
     found = []
     for file in files:
         try:
-            document = json.loads(file.read_text())
+            document = json.loads(read_bounded(file, MAX_FILE_BYTES))
             if is_record(document):
                 read_record(document, str(file))
                 # Without the ranks of the job, entries of several groups belong to no one process.

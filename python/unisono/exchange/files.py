@@ -8,6 +8,7 @@ from unisono.errors import MisuseError
 from unisono.exchange.mscclpp import write_mscclpp_json
 from unisono.exchange.read_xml import read_msccl_plans, read_msccl_xml
 from unisono.exchange.write_xml import write_msccl_xml
+from unisono.files import read_bounded
 from unisono.names import check_names
 
 __all__ = ["holds_xml", "read_plan", "read_plans", "targets", "write_plan"]
@@ -78,12 +79,7 @@ def _read(path: Path, *, every: bool) -> list[native.Plan]:
 
 
 def _text_of(path: Path) -> str:
-    try:
-        if path.stat().st_size > _MAX_FILE_BYTES:
-            raise MisuseError(f"{path} has more than {_MAX_FILE_BYTES} bytes")
-        content = path.read_bytes()
-    except OSError as error:
-        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
+    content = read_bounded(path, _MAX_FILE_BYTES)
     is_utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     encoding = "utf-16" if is_utf16 else "utf-8-sig"
     try:

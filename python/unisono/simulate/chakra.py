@@ -6,6 +6,7 @@ on. The messages are described here rather than in generated code; other fields 
 
 import gzip
 import heapq
+import io
 import json
 import re
 import zlib
@@ -17,9 +18,16 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.message import DecodeError, Message
 
 from unisono.errors import MisuseError
+from unisono.files import read_bounded, read_stream
 from unisono.simulate.workload import Call, Task, TaskList, Workload
 
 _MAX_BYTES = 1 << 30
+# Of a compressed trace: real ones shrink to a tenth.
+_MAX_GROWTH = 16
+_SPARE_BYTES = 16 << 20
+# Each node takes some 500 bytes, each dependency 24.
+_MAX_NODES = 1_000_000
+_MAX_DEPENDENCIES = 8_000_000
 _RANK = re.compile(r"(\d+)(?:\.(?:et|json))?(?:\.gz)?$")
 _COMPUTE, _SEND, _RECV, _COLLECTIVE = 4, 5, 6, 7
 _COLLECTIVES = {
@@ -104,27 +112,45 @@ def read_trace(path: Path) -> list[Any]:
     Raises:
         MisuseError: It is no trace, or ends early; the message has the byte's offset.
     """
-    try:
-        contents = path.read_bytes()
-        if contents[:2] == b"\x1f\x8b":
-            with gzip.open(path) as file:
-                contents = file.read(_MAX_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise MisuseError(f"cannot read {path}: {error}") from None
-    if len(contents) > _MAX_BYTES:
-        raise MisuseError(f"{path}: more than {_MAX_BYTES} bytes")
+    contents = read_bounded(path, _MAX_BYTES)
+    if contents[:2] == b"\x1f\x8b":
+        most = min(_MAX_BYTES, _SPARE_BYTES + _MAX_GROWTH * len(contents))
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(contents)) as file:
+                contents = read_stream(file, most, f"{path}, unpacked,")
+        except (OSError, EOFError, zlib.error) as error:
+            raise MisuseError(f"cannot read {path}: {error}") from None
     if contents[:1] == b"{":
-        return _read_json(path, contents)
-    nodes = []
+        return _bounded(path, _read_json(path, contents))
+    return _bounded(path, _read_messages(path, contents))
+
+
+def _bounded(path: Path, nodes: Iterable[Any]) -> list[Any]:
+    """The nodes; what they take is bounded as they are read."""
+    found = []
+    dependencies = 0
+    for node in nodes:
+        found.append(node)
+        dependencies += len(node.ctrl_deps) + len(node.data_deps)
+        if len(found) > _MAX_NODES or dependencies > _MAX_DEPENDENCIES:
+            raise MisuseError(
+                f"{path}: more than {_MAX_NODES} nodes or {_MAX_DEPENDENCIES} dependencies, the "
+                "most that a trace of one rank may have"
+            )
+    return found
+
+
+def _read_messages(path: Path, contents: bytes) -> Iterable[Any]:
     for number, (offset, part) in enumerate(_parts(path, contents)):
+        if number and not part:
+            raise MisuseError(f"{path}, byte {offset}: message {number} is empty")
         message = _Node() if number else _Metadata()
         try:
             message.ParseFromString(part)
         except DecodeError as error:
             raise MisuseError(f"{path}, byte {offset}: message {number}: {error}") from None
         if number:
-            nodes.append(message)
-    return nodes
+            yield message
 
 
 def _parts(path: Path, contents: bytes) -> Iterable[tuple[int, bytes]]:
@@ -149,10 +175,9 @@ def _parts(path: Path, contents: bytes) -> Iterable[tuple[int, bytes]]:
         at += size
 
 
-def _read_json(path: Path, contents: bytes) -> list[Any]:
+def _read_json(path: Path, contents: bytes) -> Iterable[Any]:
     """JSON objects one after another, the first of them metadata, as Chakra's jsonizer writes."""
     decoder = json.JSONDecoder()
-    nodes = []
     try:
         text = contents.decode()
         at, number = 0, 0
@@ -161,11 +186,10 @@ def _read_json(path: Path, contents: bytes) -> list[Any]:
             while at < len(text) and text[at].isspace():
                 at += 1
             if number:
-                nodes.append(json_format.ParseDict(value, _Node(), ignore_unknown_fields=True))
+                yield json_format.ParseDict(value, _Node(), ignore_unknown_fields=True)
             number += 1
     except (ValueError, RecursionError, json_format.ParseError) as error:
         raise MisuseError(f"{path}: {error}") from None
-    return nodes
 
 
 def load_chakra(

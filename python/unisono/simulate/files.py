@@ -1,20 +1,27 @@
 """Files that describe machines: YAML of a schema, with a bound and plain errors."""
 
-import sys
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from unisono.errors import MisuseError
+from unisono.files import read_text
 
 _MAX_BYTES = 1 << 20
+# Logs of nccl-tests and tables of a bench.
+_MAX_TABLE_BYTES = 64 << 20
 _FOLDER = "clusters"
 # No schema here nests deeper than 16.
 _MAX_DEPTH = 64
+# A cluster has some 200. 1 MB of a workload of many steps has some 40,000.
+_MAX_NODES = 50_000
+# Of a number, a date or the like: 1:1:1:... is a number to the base of 60.
+_MAX_NUMBER_CHARACTERS = 64
+_TEXT = "tag:yaml.org,2002:str"
 
 
 class Part(BaseModel):
@@ -50,23 +57,27 @@ def parse(schema: type[Document], text: str, where: str) -> Document:
 
 
 def read(path: Path) -> str:
-    """A file's text; "-" is what is pasted to standard input.
+    """A file's text.
 
     Raises:
-        MisuseError: There is no such file, or it is not text.
+        MisuseError: There is no such file, it is not text, or too large.
     """
-    try:
-        return _pasted() if path == Path("-") else path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise MisuseError(f"{path} is not text") from None
+    return read_text(path, _MAX_BYTES)
+
+
+def read_table(path: Path) -> str:
+    """The text of measurements; "-" is what is pasted to standard input.
+
+    Raises:
+        MisuseError: As `read`.
+    """
+    return _pasted() if path == Path("-") else read_text(path, _MAX_TABLE_BYTES)
 
 
 @cache
 def _pasted() -> str:
     """It can be read once only."""
-    return sys.stdin.read()
+    return read_text("/dev/stdin", _MAX_TABLE_BYTES)
 
 
 def folder() -> Path:
@@ -81,6 +92,7 @@ class _Loader(yaml.SafeLoader):
     """Plain YAML: no aliases, which can grow without bound or hold themselves, no name twice."""
 
     depth = 0
+    nodes = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -88,21 +100,34 @@ class _Loader(yaml.SafeLoader):
             raise yaml.constructor.ConstructorError(
                 None, None, f"an alias (*{event.anchor}) is not allowed", event.start_mark
             )
+        self.nodes += 1
         if self.depth == _MAX_DEPTH:
-            raise yaml.constructor.ConstructorError(
-                None, None, "nested too deep", self.peek_event().start_mark
-            )
+            self._refuse("nested too deep")
+        if self.nodes > _MAX_NODES:
+            self._refuse(f"more than {_MAX_NODES} values")
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
         return node
 
+    def _refuse(self, why: str) -> NoReturn:
+        raise yaml.constructor.ConstructorError(None, None, why, self.peek_event().start_mark)
+
+    def compose_scalar_node(self, anchor: Any) -> Any:
+        node = super().compose_scalar_node(anchor)
+        if node.tag != _TEXT and len(node.value) > _MAX_NUMBER_CHARACTERS:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"a number of {len(node.value)} characters", node.start_mark
+            )
+        return node
+
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value]
-        for name in names:
-            if not isinstance(name, str) or names.count(name) > 1:
+        names: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key.value, str) or key.value in names:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"'{name}' occurs twice, or is not a name", node.start_mark
+                    None, None, f"'{key.value}' occurs twice, or is not a name", node.start_mark
                 )
+            names.add(key.value)
         mapping: dict[Any, Any] = super().construct_mapping(node, deep)
         return mapping

@@ -18,11 +18,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from unisono.apart import run_apart
 from unisono.errors import MisuseError
+from unisono.files import read_bounded
 from unisono.simulate.replay import Recorded, replay
 from unisono.simulate.workload import Call, Task, Workload
 
 _MAX_BYTES = 1 << 30
+# Of a pickle as text: the names in stacks are written once and named often.
+_MAX_GROWTH = 64
 _RANK = re.compile(r"(\d+)(?:\.[A-Za-z]+)?$")
 _MESSAGE = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
 
@@ -64,22 +68,35 @@ def read_dump(path: Path) -> dict[str, Any]:
     Raises:
         MisuseError: It is neither, or too large.
     """
+    contents = read_bounded(path, _MAX_BYTES)
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise MisuseError(f"{path}: more than {_MAX_BYTES} bytes")
-        contents = path.read_bytes()
-    except OSError as error:
-        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
-    stream = io.BytesIO(contents)
-    try:
-        dump = json.loads(contents) if contents[:1] == b"{" else _Unpickler(stream).load()
+        if contents[:1] == b"{":
+            dump = json.loads(contents)
+        else:
+            dump = run_apart(lambda: _unpickled(contents), len(contents))
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MisuseError(f"{path}: {error}") from None
-    except Exception as error:
-        raise MisuseError(f"{path}, byte {stream.tell()}: no plain pickle: {error}") from None
+    except MisuseError as error:
+        raise MisuseError(f"{path}: {error}") from None
     if not isinstance(dump, dict) or not isinstance(dump.get("entries"), list):
         raise MisuseError(f"{path}: no Flight Recorder dump: it has no list of entries")
     return dump
+
+
+def _unpickled(contents: bytes) -> Any:
+    """The plain data of a pickle, none of which takes much more room as text."""
+    stream = io.BytesIO(contents)
+    try:
+        found = _Unpickler(stream).load()
+        # What is named many times counts as often as it is named.
+        size = sum(map(len, json.JSONEncoder().iterencode(found)))
+    except MemoryError:
+        raise
+    except Exception as error:
+        raise MisuseError(f"byte {stream.tell()}: no plain pickle: {error}") from None
+    if size > _MAX_GROWTH * len(contents):
+        raise MisuseError(f"it holds more than {_MAX_GROWTH} times its bytes")
+    return found
 
 
 def load_flight_recorder(paths: Iterable[Path], name: str = "flight_recorder") -> Workload:

@@ -6,11 +6,13 @@ from pathlib import Path
 
 from unisono import _unisono as native
 from unisono.errors import MisuseError
-from unisono.files import write_whole
+from unisono.files import read_bounded, write_whole
 from unisono.simulate.cluster import Cluster
 from unisono.simulate.run import block_count, plan_count
 from unisono.simulate.workload import Workload
 
+# Of a step of some 10,000 ranks, as binary.
+_MAX_BYTES = 4 << 30
 _TEXT_SUFFIX = ".goal"
 _BINARY_SUFFIX = ".bin"
 SUFFIXES = (_TEXT_SUFFIX, _BINARY_SUFFIX)
@@ -71,10 +73,7 @@ def read_goal(path: str | Path) -> native.GoalSchedule:
         MisuseError: It is none; the message has line and column, or the byte's offset.
     """
     path = Path(path)
-    try:
-        contents = path.read_bytes()
-    except OSError as error:
-        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
+    contents = read_bounded(path, _MAX_BYTES)
     try:
         return native.GoalSchedule.read(contents)
     except MisuseError as error:

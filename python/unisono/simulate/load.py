@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 from unisono.errors import MachineError, MisuseError
+from unisono.files import read_start, read_text
 from unisono.simulate.flight_recorder import load_flight_recorder
 from unisono.simulate.records import load_records
 from unisono.simulate.workload import Workload
 from unisono.simulate.workload_file import load_workload_file
 
+_MAX_GROUPS_BYTES = 16 << 20
 _CHAKRA = (".et", ".et.gz")
 
 
@@ -30,8 +32,7 @@ def load_workload(path: str | Path) -> Workload:
     name = path.resolve().name
     if files[0].name.endswith(_CHAKRA):
         return _chakra(path, files, name)
-    with files[0].open("rb") as file:
-        begin = file.read(4096)
+    begin = read_start(files[0], 4096)
     if b"unisono-record" in begin:
         return load_records(files, name)
     # A dump is one object, or a pickle; Chakra's JSON begins with an object of its metadata.
@@ -53,7 +54,7 @@ def _chakra(path: Path, files: list[Path], name: str) -> Workload:
         try:
             groups = {
                 str(group): [int(rank) for rank in ranks]
-                for group, ranks in json.loads(listed.read_text(encoding="utf-8")).items()
+                for group, ranks in json.loads(read_text(listed, _MAX_GROUPS_BYTES)).items()
             }
         except (ValueError, TypeError, AttributeError) as error:
             raise MisuseError(

@@ -11,7 +11,7 @@ from unisono import plans
 from unisono.bench.peers import OURS
 from unisono.bench.repeats import plan_repeats
 from unisono.errors import MisuseError
-from unisono.simulate.files import read
+from unisono.simulate.files import read_table
 
 # The GPU bench's word for Simple where all buffers are mapped: nothing lies in a slot.
 _PROTOCOL_OF = {"zero_copy": "simple"}
@@ -80,7 +80,7 @@ def read_measurements(
         MisuseError: It is neither; the message names the file and the place.
     """
     path = Path(path)
-    text = read(path)
+    text = read_table(path)
     if text.startswith("{"):
         found = _read_json(text, path, implementation, point_to_point=point_to_point)
     else:

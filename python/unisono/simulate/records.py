@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unisono import plans
 from unisono.errors import MisuseError
+from unisono.files import read_text
 from unisono.simulate.replay import Recorded, replay
 from unisono.simulate.workload import AUTOMATIC, Call, Task, Workload
 
@@ -90,13 +91,9 @@ def load_records(paths: Iterable[Path], name: str = "record") -> Workload:
 
 def _read(path: Path) -> _Record:
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise MisuseError(f"{path}: more than {_MAX_BYTES} bytes")
-        document: Any = json.loads(path.read_text(encoding="utf-8"))
+        document: Any = json.loads(read_text(path, _MAX_BYTES))
         return _Record.model_validate(document)
-    except OSError as error:
-        raise MisuseError(f"cannot read {path}: {error.strerror}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise MisuseError(f"{path}: {error}") from None
     except ValidationError as error:
         fault = error.errors()[0]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from unisono.errors import MisuseError
-from unisono.simulate.files import read
+from unisono.simulate.files import read_table
 from unisono.simulate.measurements import read_measurements
 from unisono.simulate.nccl.choice import Call
 from unisono.simulate.nccl.fit import Point, fit_one, most_helpful, predict_us
@@ -41,7 +41,7 @@ def read_points(path: Path, machine: MachineFile, ranks: int = 0, nodes: int = 0
     Raises:
         MisuseError: It has no measurement, or does not say of what.
     """
-    text = read(path)
+    text = read_table(path)
     if text.lstrip().startswith("{"):
         rows = read_measurements(path, "nccl", point_to_point=True)
         return [
