@@ -62,7 +62,7 @@ void RealWorld::sleep(std::int64_t at_most_ns, std::span<const int> event_descri
 
 Result<std::shared_ptr<std::byte>> RealWorld::share_memory(const std::string& name,
                                                            std::size_t bytes) {
-  UNISONO_ASSIGN(auto opened, SharedMemory::open(name, bytes, bytes));
+  UNISONO_ASSIGN(auto opened, SharedMemory::open_for_handshake(name, bytes, bytes));
   const auto held = std::make_shared<SharedMemory>(std::move(opened));
   return std::shared_ptr<std::byte>(held, held->data());
 }

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -10,7 +11,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdint>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -19,6 +22,8 @@
 
 namespace unisono::sys {
 namespace {
+
+constexpr int most_attempts = 1000;  // 1 ms apart
 
 Status check_owner(int fd, const std::string& name) {
   struct stat status{};
@@ -119,6 +124,39 @@ Result<SharedMemory> SharedMemory::open(const std::string& name, std::size_t byt
                                         std::size_t head_bytes) {
   const int fd = shm_open(name.c_str(), O_CREAT | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return system_error(str("opening shared memory ", name), errno);
+  return adopt(fd, name, bytes, head_bytes);
+}
+
+Result<SharedMemory> SharedMemory::open_for_handshake(const std::string& name, std::size_t bytes,
+                                                      std::size_t head_bytes) {
+  static const bool is_swept = (remove_ended_handshakes(), true);
+  static_cast<void>(is_swept);
+  for (int attempt = 0; attempt < most_attempts; ++attempt) {
+    const int fd = shm_open(name.c_str(), O_CREAT | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0) return system_error(str("opening shared memory ", name), errno);
+    // The kernel releases the lock, however the process ends. A sweeper, which holds it for a
+    // moment, may have removed the name before it was locked here.
+    struct stat status{};
+    if (flock(fd, LOCK_SH | LOCK_NB) == 0 && fstat(fd, &status) == 0 && status.st_nlink > 0)
+      return adopt(fd, name, bytes, head_bytes);
+    close(fd);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return environment_error("shared memory ", name, " is locked by another process for ",
+                           most_attempts, " ms");
+}
+
+void SharedMemory::remove_ended_handshakes() {
+  for (const std::string& name : names(std::string(handshake_prefix.substr(1)))) {
+    const int fd = shm_open(name.c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0);
+    if (fd < 0) continue;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlink(name);
+    close(fd);
+  }
+}
+
+Result<SharedMemory> SharedMemory::adopt(int fd, const std::string& name, std::size_t bytes,
+                                         std::size_t head_bytes) {
   struct stat status{};
   const bool is_new = fstat(fd, &status) == 0 && status.st_size == 0;
   auto data = map(fd, name, bytes, head_bytes);

@@ -173,7 +173,8 @@ class World {
   virtual bool is_real() const { return true; }
 
   // Memory that the processes of this host share by the name ("/..."), zeroed at first, until all
-  // have let it go. The name stays until somebody removes it.
+  // have let it go. The name, which begins with handshake_prefix, stays until somebody removes it
+  // or all that share the memory have ended.
   virtual Result<std::shared_ptr<std::byte>> share_memory(const std::string& name,
                                                           std::size_t bytes) = 0;
   virtual void remove_shared_name(const std::string& name) = 0;

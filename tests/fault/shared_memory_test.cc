@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <optional>
 #include <random>
@@ -17,6 +20,7 @@
 #include "base/str.h"
 #include "support/forked_ranks.h"
 #include "support/sanitized.h"
+#include "sys/shared_memory.h"
 
 namespace unisono {
 namespace {
@@ -143,6 +147,73 @@ TEST(UsedUpSharedMemory, LeavesRanksRightOrWithAnError) {
       EXPECT_NE(rank.said, "");
     }
   }
+}
+
+// Names of a start that did not end well, in a /dev/shm that no other test shares.
+class NamesOfStarts : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!memory_) GTEST_SKIP() << "a file system cannot be mounted here: " << std::strerror(errno);
+  }
+  static std::vector<std::string> names() { return sys::SharedMemory::names(""); }
+  // What a process makes that lives until it is told to end.
+  static pid_t hold(const std::string& name) {
+    std::array<int, 2> ready{};
+    EXPECT_EQ(pipe(ready.data()), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto made = sys::SharedMemory::open_for_handshake(name, 4096, 4096);
+      static_cast<void>(write(ready[1], made.ok() ? "y" : "n", 1));
+      pause();
+      _exit(1);
+    }
+    char answer = 0;
+    EXPECT_EQ(read(ready[0], &answer, 1), 1);
+    EXPECT_EQ(answer, 'y');
+    close(ready[0]);
+    close(ready[1]);
+    return child;
+  }
+  static void end(pid_t child) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+
+  const std::optional<SmallSharedMemory> memory_ = SmallSharedMemory::mount(64 << 20);
+};
+
+TEST_F(NamesOfStarts, AStartThatFailsLeavesNone) {
+  for (const char* transport : {"shm", "socket"}) {
+    const auto ended = test::run_forked(
+        3, [](Communicator&) { return std::string("joined"); },
+        [&](int, InitOptions& options) {
+          options.transport = transport;
+          options.settings = {{"UNISONO_ALGORITHM", "no_such_algorithm:x"}};
+        });
+    for (const test::Ended& rank : ended) {
+      EXPECT_NE(rank.said, "joined");
+      EXPECT_NE(rank.said.find("no_such_algorithm"), std::string::npos) << rank.said;
+    }
+    EXPECT_EQ(names(), std::vector<std::string>()) << transport;
+  }
+}
+
+TEST_F(NamesOfStarts, OneThatWasKilledIsRemovedByTheNextAndALivingOneStays) {
+  const std::string dead = str(sys::handshake_prefix, "page-dead");
+  const std::string living = str(sys::handshake_prefix, "page-living");
+  end(hold(dead));
+  const pid_t holder = hold(living);
+  // The holder has swept already; another process dies.
+  end(hold(dead));
+  EXPECT_EQ(names().size(), 2U);
+  const auto ended = test::run_forked(
+      2, [&](Communicator& communicator) { return reduce(communicator, 1000); },
+      [](int, InitOptions& options) { options.has_signals = true; });
+  for (const test::Ended& rank : ended) EXPECT_EQ(rank.said, "");
+  EXPECT_EQ(names(), std::vector<std::string>{living});
+  end(holder);
+  sys::SharedMemory::remove_ended_handshakes();
+  EXPECT_EQ(names(), std::vector<std::string>());
 }
 
 }  // namespace

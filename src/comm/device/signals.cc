@@ -53,10 +53,10 @@ Signals::Signals(std::string name, int rank, std::vector<int> neighbours, int ra
 
 Result<std::unique_ptr<Signals>> Signals::open(const std::string& name, int rank,
                                                std::vector<int> neighbours, int ranks) {
-  const std::string object = "/unisono-signals-" + name;
+  const std::string object = str(sys::handshake_prefix, "signals-", name);
   const std::size_t row_bytes = neighbours.size() * signals_of_a_pair * word_bytes;
   const std::size_t bytes = neighbours.size() * row_bytes;
-  UNISONO_ASSIGN(auto memory, sys::SharedMemory::open(object, bytes, 0));
+  UNISONO_ASSIGN(auto memory, sys::SharedMemory::open_for_handshake(object, bytes, 0));
   std::unique_ptr<Signals> made(
       new Signals(object, rank, std::move(neighbours), ranks, std::move(memory)));
   // Others store into the own row, and only into rows whose owners are there.
@@ -66,6 +66,7 @@ Result<std::unique_ptr<Signals>> Signals::open(const std::string& name, int rank
 }
 
 Signals::~Signals() {
+  if (!have_all_joined_) sys::SharedMemory::unlink(name_);
   if (!device_) return;
   stop();
   const std::int64_t until_ns = steady_now_ns() + patience_at_end_ns;

@@ -36,7 +36,10 @@ class Signals {
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
   // Once every neighbour has opened it.
-  void all_have_joined() { sys::SharedMemory::unlink(name_); }
+  void all_have_joined() {
+    sys::SharedMemory::unlink(name_);
+    have_all_joined_ = true;
+  }
 
   // Misuse if there is no such peer or number; an environment error if it is on another host.
   Status check(int peer, int signal) const;
@@ -73,6 +76,7 @@ class Signals {
   void end_waits();
 
   const std::string name_;
+  bool have_all_joined_ = false;
   const int rank_;
   const std::vector<int> neighbours_;
   std::vector<int> places_;  // among the neighbours, by rank; -1: on another host

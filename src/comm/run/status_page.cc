@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rank.h"
+#include "base/str.h"
+#include "sys/shared_memory.h"
 #include "transport/fault.h"
 
 namespace unisono::comm {
@@ -21,7 +23,7 @@ StatusPage::StatusPage(sys::World& world, const std::string& name, int rank,
                        std::vector<int> neighbours, int ranks)
     : neighbours_(std::move(neighbours)),
       ranks_(ranks),
-      name_("/unisono-page-" + name),
+      name_(str(sys::handshake_prefix, "page-", name)),
       world_(world) {
   const auto own = std::find(neighbours_.begin(), neighbours_.end(), rank);
   own_ = static_cast<std::size_t>(own - neighbours_.begin());
@@ -35,6 +37,11 @@ StatusPage::StatusPage(sys::World& world, const std::string& name, int rank,
   memory_ = std::move(*memory);
   own_line_ = &line_of(own_);
   own_line_->process = sys::this_process();
+}
+
+StatusPage::~StatusPage() {
+  // A start that fails leaves nothing; the others, which fail with it, remove what they make later.
+  if (memory_ && !at_exit_) world_.remove_shared_name(name_);
 }
 
 void StatusPage::all_have_joined() {

@@ -31,6 +31,9 @@ class StatusPage {
   // `rank` and its neighbours are of a communicator of `ranks`.
   StatusPage(sys::World& world, const std::string& name, int rank, std::vector<int> neighbours,
              int ranks);
+  ~StatusPage();
+  StatusPage(const StatusPage&) = delete;
+  StatusPage& operator=(const StatusPage&) = delete;
 
   // Once all neighbours have made theirs: removes the name, so that nothing is left behind.
   void all_have_joined();
