@@ -18,7 +18,7 @@
 
 namespace unisono::comm {
 
-// "/tmp/unisono-<user id>/live".
+// user_directory() + "/live".
 std::string live_directory();
 
 // The lowest rank of the job on this host first removes sockets of dead processes.

@@ -273,6 +273,10 @@ Result<int> open_listener(const Address& address) {
     return descriptor;
   const int why = errno;
   ::close(descriptor);
+  if (why == EADDRINUSE && address.port == 0)
+    return environment_error("this machine has no free port left on ", address.host,
+                             "; end programs that hold many connections, or widen "
+                             "net.ipv4.ip_local_port_range (sysctl)");
   if (why == EADDRINUSE)
     return environment_error("port ", address.port, " on ", address.host,
                              " is in use by another program; choose a free port for the "

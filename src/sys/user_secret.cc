@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <optional>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -23,6 +24,12 @@ Result<std::string> read_secret(const std::string& path) {
     return environment_error(path, " does not hold a secret of ", secret_digits,
                              " digits; remove it");
   return content;
+}
+
+std::optional<uid_t> lstat_owner(const std::string& path) {
+  struct stat info{};
+  if (lstat(path.c_str(), &info) != 0) return std::nullopt;
+  return info.st_uid;
 }
 
 // Makes the file whole at once: of several processes one wins, and all read what it wrote.
@@ -44,7 +51,14 @@ Status make_secret_file(const std::string& path) {
 
 }  // namespace
 
-std::string user_directory() { return str("/tmp/unisono-", geteuid()); }
+// Everybody may make a folder of that name in /tmp, and nobody else in /run/user/<user id>. That
+// one ends with the user's last session, though, and jobs may outlive it.
+std::string user_directory() {
+  std::string usual = str("/tmp/unisono-", geteuid());
+  const std::string runtime = str("/run/user/", geteuid());
+  const bool is_taken = lstat_owner(usual).value_or(geteuid()) != geteuid();
+  return is_taken && lstat_owner(runtime) == geteuid() ? runtime + "/unisono" : usual;
+}
 
 Status make_private_directory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)

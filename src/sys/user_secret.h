@@ -16,7 +16,8 @@ Status make_private_directory(const std::string& path);
 // and the file must belong to this user and be closed to all others, else it is an environment
 // error.
 Result<std::string> user_secret(const std::string& directory);
-// "/tmp/unisono-<user id>".
+// "/tmp/unisono-<user id>"; where that is another user's, "/run/user/<user id>/unisono" if there is
+// such a folder. The same for all processes of a user.
 std::string user_directory();
 
 // 32 bytes from the kernel's random numbers, as 64 hexadecimal digits.

@@ -58,8 +58,17 @@ class Answer:
 
 
 def live_folder() -> Path:
-    """The folder of this user's sockets, which need not be there."""
-    return Path(f"/tmp/unisono-{os.geteuid()}/live")
+    """The folder of this user's sockets, which need not be there (src/sys/user_secret.cc)."""
+    user = os.geteuid()
+    usual, runtime = Path(f"/tmp/unisono-{user}"), Path(f"/run/user/{user}")
+    is_taken = _owner(usual) not in (None, user)
+    return (runtime / "unisono" if is_taken and _owner(runtime) == user else usual) / "live"
+
+
+def _owner(path: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return path.lstat().st_uid
+    return None
 
 
 def ask(

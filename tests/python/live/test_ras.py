@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from unisono.cli.app import app
 from unisono.doctor.parts import DumpError
 from unisono.errors import MachineError
-from unisono.live import Answer, Overview, ask
+from unisono.live import Answer, Overview, ask, sockets
 from unisono.live.parts import check_answer
 
 STOPPED = 3
@@ -85,6 +85,18 @@ def test_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MachineError, match="nobody else can access"):
         ask(folder=tmp_path / "link")
     assert ask(folder=tmp_path / "none") == []
+
+
+def test_a_name_that_a_stranger_took_in_tmp_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = os.geteuid()
+    usual, runtime = Path(f"/tmp/unisono-{user}"), Path(f"/run/user/{user}")
+    for owners, folder in (
+        ({}, usual), ({usual: user, runtime: user}, usual), ({usual: user + 1}, usual),
+        ({usual: user + 1, runtime: user}, runtime / "unisono"),
+        ({usual: user + 1, runtime: user + 1}, usual),
+    ):  # fmt: skip
+        monkeypatch.setattr(sockets, "_owner", owners.get)
+        assert sockets.live_folder() == folder / "live"
 
 
 def test_sockets_of_the_dead_are_swept_and_the_deaf_are_named(tmp_path: Path) -> None:
