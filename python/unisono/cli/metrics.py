@@ -5,9 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from unisono.cli.output import progress_console
+from unisono.cli.output import progress_console, warn
 from unisono.errors import MachineError
 from unisono.metrics import Telemetry, of_host, serve
+from unisono.metrics.endpoint import is_loopback
 
 
 def metrics(
@@ -30,6 +31,8 @@ def metrics(
     """
     telemetry = None if otlp is None else _telemetry(otlp.rstrip("/"))
     server = serve(of_host(job), port=port, host=host, interval_s=interval, telemetry=telemetry)
+    if not is_loopback(host):
+        warn(f"everybody who reaches {host}:{server.port} can read these metrics")
     progress_console.print(f"http://{host}:{server.port}/metrics", highlight=False)
     try:
         threading.Event().wait()

@@ -8,6 +8,7 @@ from typing import Any
 
 from unisono.errors import Error, MachineError, MisuseError
 from unisono.metrics.calls import Calls, Finished, Look, Source
+from unisono.metrics.endpoint import server_of
 from unisono.metrics.inspector import Inspector
 from unisono.metrics.telemetry import Telemetry
 
@@ -193,10 +194,11 @@ class Server:
         registry = client.CollectorRegistry(auto_describe=False)
         registry.register(exporter)
         exporter.update()
-        try:
-            self._server, self._serving = client.start_http_server(port, host, registry)
-        except OSError as error:
-            raise MachineError(f"cannot listen on {host}:{port}: {error.strerror}") from None
+        self._server = server_of(client.make_wsgi_app(registry), host, port)
+        self._serving = threading.Thread(
+            target=self._server.serve_forever, daemon=True, name="unisono metrics endpoint"
+        )
+        self._serving.start()
         self.port: int = self._server.server_port
         self._exporter, self._interval_s = exporter, interval_s
         self._end = threading.Event()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from python.live.ranks import running
 from python.metrics.records import WALL_NS, collective, message, record
 from unisono.errors import MachineError, MisuseError
-from unisono.metrics import Calls, Exporter, Telemetry, of_communicators, of_host, serve
+from unisono.metrics import Calls, Exporter, Telemetry, endpoint, of_communicators, of_host, serve
 from unisono.metrics.calls import Look
 from unisono.metrics.inspector import size_class
 from unisono.testing import run_ranks
@@ -204,6 +205,37 @@ def test_communicators_of_this_process_over_http() -> None:
 
 
 @pytest.mark.slow
+def answer_to(port: int, request: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
+        client.sendall(request)
+        said = b""
+        while part := client.recv(1 << 16):
+            said += part
+        return said
+
+
+def test_a_page_of_another_site_and_an_idle_connection_get_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(endpoint._Handler, "timeout", 0.2)
+    server = serve(Fed(), port=0)
+    try:
+        for host, status in (
+            (f"127.0.0.1:{server.port}", b"200"), ("localhost", b"200"), ("[::1]:80", b"200"),
+            ("evil.example", b"403"), (f"evil.example:{server.port}", b"403"), ("10.0.0.7", b"403"),
+        ):  # fmt: skip
+            request = f"GET /metrics HTTP/1.0\r\nHost: {host}\r\n\r\n".encode()
+            said = answer_to(server.port, request)
+            assert said.split()[1] == status, host
+            assert (b"unisono_silent_ranks" in said) == (status == b"200")
+        assert answer_to(server.port, b"GET /metrics HTTP/1.0\r\n\r\n").split()[1] == b"403"
+        # Neither says anything more, and both are closed.
+        assert answer_to(server.port, b"") == b""
+        assert answer_to(server.port, b"GET /met") == b""
+    finally:
+        server.close()
+
+
 def test_ranks_of_other_processes(tmp_path: Path) -> None:
     with running(tmp_path, 2) as job:
         look = of_host(job.job, patience_s=180)()
