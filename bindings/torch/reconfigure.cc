@@ -40,9 +40,10 @@ Peer peer_of(const std::string& handle, const Site& site) {
   if (in >> kind >> peer.rank >> peer.invitation.rendezvous >> peer.invitation.secret &&
       kind == handle_kind && !(in >> more))
     return peer;
-  refuse_members("Invalid unisono reconfigure handle: ", site.text(), " got the handle '",
-                 handle.substr(0, 80),
-                 "'; handles are what get_reconfigure_handle() of groups of Unisono returns");
+  refuse_members("Invalid unisono reconfigure handle: ", site.text(), " got a handle of ",
+                 handle.size(),
+                 " characters, which are not shown because a part may be a secret"
+                 "; handles are what get_reconfigure_handle() of groups of Unisono returns");
 }
 
 // In the order of their ranks: the caller's, or that of the ranks that they had.

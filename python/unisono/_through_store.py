@@ -4,10 +4,11 @@ The store only holds the address where rank 0 listens, and the secret that each 
 there, so the job is no stronger than the store.
 """
 
+import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from unisono import _unisono as native
 from unisono.errors import MachineError, PeerError
@@ -31,6 +32,22 @@ class Store(Protocol):
         """The value of a key that is set."""
 
 
+class Met(NamedTuple):
+    """What a rank joins with.
+
+    Attributes:
+        listener: Rank 0's.
+        rendezvous: Where rank 0 listens.
+        secret: The job's; "" where the settings have one.
+        forget: To be called once all ranks have joined: rank 0's takes the secret out of the store.
+    """
+
+    listener: native.RendezvousListener | None
+    rendezvous: str
+    secret: str
+    forget: Callable[[], object] = lambda: None
+
+
 def has_secret(given: Mapping[str, str] | None = None) -> bool:
     """Whether `given` or this process's settings have a secret, which precedes a generated one."""
     values = {row.variable: row.value for row in native.settings()} | dict(given or {})
@@ -45,11 +62,8 @@ def meet(
     timeout: timedelta,
     interface: str,
     given: Mapping[str, str] | None = None,
-) -> tuple[native.RendezvousListener | None, str, str]:
+) -> Met:
     """Rank 0 listens on `interface` and makes a secret; the others read both from the store.
-
-    Returns:
-        Rank 0's listener, the rendezvous, and the secret; "" where the settings have one.
 
     Raises:
         PeerError: Rank 0 could not listen.
@@ -68,19 +82,26 @@ def meet(
             raise
         secret = "" if has_secret(given) else native.make_secret()
         store.set(key, json.dumps([listener.rendezvous, secret, ""]))
-        return listener, listener.rendezvous, secret
+        return Met(listener, listener.rendezvous, secret, lambda: _forget(store, key))
     store.wait([key], timeout)
     rendezvous, secret, refused = _decode(store.get(key))
     if refused:
         raise PeerError(f"rank 0 could not listen for the other ranks: {refused}", 0)
     if has_secret(given):
-        return None, rendezvous, ""
+        return Met(None, rendezvous, "")
     if not secret:
         raise MachineError(
             "rank 0 has a secret of its own (UNISONO_SECRET or UNISONO_SECRET_FILE) and rank "
             f"{rank} has none; set the same on every rank, or on none"
         )
-    return None, rendezvous, secret
+    return Met(None, rendezvous, secret)
+
+
+def _forget(store: Store, key: str) -> None:
+    """Takes the secret away, which nobody needs any more."""
+    # The store may have ended, and with it what it held.
+    with contextlib.suppress(RuntimeError):
+        store.set(key, json.dumps(["", "", "the job has started without this rank"]))
 
 
 def _decode(value: bytes) -> list[str]:

@@ -49,9 +49,6 @@ class InitOptions(TypedDict, total=False):
     settings: Mapping[str, str] | None
 
 
-_Met = tuple[native.RendezvousListener | None, str, str]
-
-
 def init(
     rank: int | None = None,
     world_size: int | None = None,
@@ -110,7 +107,7 @@ def init(
     """
     given = {} if settings is None else dict(settings)
     listener: native.RendezvousListener | None = None
-    met: _Met | None = None
+    met: _through_store.Met | None = None
     if mpi_comm is None and rank is None and world_size is None:
         if _meets_by_mpi():
             mpi_comm = _mpi_world()
@@ -124,9 +121,9 @@ def init(
         rank, world_size = mpi_comm.Get_rank(), mpi_comm.Get_size()
         met = _meet_by_mpi(mpi_comm, interface or "", given)
     if met is not None:
-        listener, rendezvous, made = met
-        secret = secret or made
-    return Communicator(
+        listener, rendezvous = met.listener, met.rendezvous
+        secret = secret or met.secret
+    joined = Communicator(
         native.Communicator.init(
             -1 if rank is None else _not_negative("rank", rank),
             -1 if world_size is None else _positive("world_size", world_size),
@@ -146,6 +143,9 @@ def init(
             given,
         )
     )
+    if met is not None:
+        met.forget()
+    return joined
 
 
 def _not_negative(what: str, value: int) -> int:
@@ -202,7 +202,9 @@ def _check_mpi_size(size: int) -> None:
     )
 
 
-def _meet_by_mpi(mpi_comm: MpiCommunicator, interface: str, given: Mapping[str, str]) -> _Met:
+def _meet_by_mpi(
+    mpi_comm: MpiCommunicator, interface: str, given: Mapping[str, str]
+) -> _through_store.Met:
     """Rank 0 listens and makes a secret; MPI broadcasts both."""
     listener = None
     told: tuple[str, str] | Exception = ("", "")
@@ -216,12 +218,14 @@ def _meet_by_mpi(mpi_comm: MpiCommunicator, interface: str, given: Mapping[str, 
     if isinstance(told, Exception):
         raise told
     rendezvous, secret = told
-    return listener, rendezvous, "" if _through_store.has_secret(given) else secret
+    return _through_store.Met(
+        listener, rendezvous, "" if _through_store.has_secret(given) else secret
+    )
 
 
 def _meet_by_torchrun(
     interface: str | None, bootstrap_timeout: float | None, given: Mapping[str, str]
-) -> _Met | None:
+) -> _through_store.Met | None:
     """Through the store of torchrun's agent; None where there is none, or no need of a secret."""
     variables = os.environ
     rows = native.settings()

@@ -344,8 +344,8 @@ class TestTorchrun:
         assert said(outputs) == joined(3)
         assert "no secret" not in "".join(text for _, text in outputs)
         told = [json.loads(path.read_text()) for path in store.glob("*rendezvous")]
-        assert len(told) == 2
-        assert all(re.fullmatch(r"[0-9a-f]{64}", secret) for _, secret, _ in told)
+        # Both jobs have started, so nobody needs their secrets any more.
+        assert told == [["", "", "the job has started without this rank"]] * 2
 
     @pytest.mark.slow
     def test_workers_that_are_started_again_do_not_read_what_was_left(self, tmp_path: Path) -> None:

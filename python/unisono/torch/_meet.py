@@ -101,12 +101,10 @@ def meet(
         unisono.Error: Ranks are missing, and so on; see unisono.init.
     """
     seconds = timeout.total_seconds()
-    listener, rendezvous, secret = None, "", ""
+    met = _through_store.Met(None, "", "")
     if size > 1:
         try:
-            listener, rendezvous, secret = _through_store.meet(
-                store, "unisono", rank, size, timeout, interface()
-            )
+            met = _through_store.meet(store, "unisono", rank, size, timeout, interface())
         except dist.DistStoreError as error:
             raise dist.DistStoreError(
                 f"rank {rank} of {size} waited {seconds:g} s for the group's rank 0, which "
@@ -115,13 +113,14 @@ def meet(
     made = native.Communicator.init(
         rank,
         size,
-        rendezvous,
-        secret,
+        met.rendezvous,
+        met.secret,
         timeout=seconds,
         bootstrap_timeout=seconds,
-        listener=listener,
+        listener=met.listener,
         calls=asdict(options),
     )
+    met.forget()
     if not dist.is_initialized():
         _options_of.clear()
         _options_of[made.id] = options
