@@ -364,9 +364,13 @@ Status write_dump(const Communicator::Core& core, std::string_view cause) {
                              " records, the most that it may; later ones are left out");
   // Where threads write the same file, the last rename wins.
   const std::lock_guard lock(core.dump_mutex);
-  core.dumped_ns.store(core.scheduler->world().now_ns(), std::memory_order_relaxed);
-  return write_whole(trace::file_of(directory, core.id, core.rank),
-                     newest_json_of(core, core.scheduler->record(), cause, trace::Form::packed));
+  const std::int64_t began_ns = core.scheduler->world().now_ns();
+  Status written =
+      write_whole(trace::file_of(directory, core.id, core.rank),
+                  newest_json_of(core, core.scheduler->record(), cause, trace::Form::packed));
+  // Not before: a thread that sees a recent file relies on it.
+  core.dumped_ns.store(began_ns, std::memory_order_relaxed);
+  return written;
 }
 
 void dump_to_directory(const Communicator::Core& core, std::string_view cause) {
