@@ -23,11 +23,12 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from unisono import _unisono as native
+from unisono import endings
 from unisono.arguments import guard
 from unisono.arrays import Array, Returned
 from unisono.calls import CallOptions, DeviceOptions
 from unisono.collective_calls import Collectives
-from unisono.errors import MisuseError
+from unisono.errors import PEER_KINDS, MisuseError
 from unisono.streams import Stream
 from unisono.work import Group, Work, abort_unfinished
 
@@ -168,7 +169,9 @@ class Communicator(Collectives):
             MisuseError: This rank is among them, or no such rank.
             PeerError: Another rank has died as well, or does not come in time.
         """
-        return Communicator(self._native.shrink(excluded))
+        made = Communicator(self._native.shrink(excluded))
+        endings.withdraw()
+        return made
 
     def abort(self) -> None:
         """Gives up all calls, here and on the other ranks. From any thread; may be repeated."""
@@ -203,8 +206,17 @@ _alive: weakref.WeakSet[Communicator] = weakref.WeakSet()
 def _close_all() -> None:
     native.hold_daemon_threads()
     abort_unfinished()
+    _name_failed_rank()
     for communicator in list(_alive):
         communicator._native.destroy_at_exit()
+
+
+def _name_failed_rank() -> None:
+    """Tells the launcher the rank at fault by its number in the job."""
+    for communicator in list(_alive) if endings.noted() else []:
+        failure = communicator.failure
+        if failure is not None and failure.rank is not None:
+            endings.note(failure, communicator.world_ranks[failure.rank], PEER_KINDS)
 
 
 guard(globals())

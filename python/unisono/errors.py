@@ -7,6 +7,8 @@ communicator: every later call raises it again.
 import re
 from collections.abc import Sequence
 
+from unisono import endings
+
 
 class Error(Exception):
     """Base of all errors of unisono.
@@ -78,6 +80,10 @@ class AbortedError(Error):
     """The communicator was aborted, here or on another rank (`rank`)."""
 
 
+# What ends a call because of another rank.
+PEER_KINDS = (PeerError, AbortedError)
+
+
 def from_native(
     kind: str,
     timed_out: bool,
@@ -98,6 +104,7 @@ def from_native(
     made = AbortedError if aborted else CollectiveTimeoutError if timed_out else kinds[kind]
     error = made(text, _or_none(rank))
     error.reason, error.finder, error.call = reason, _or_none(finder), _or_none(call)
+    endings.note(error, error.rank, PEER_KINDS)
     return error
 
 

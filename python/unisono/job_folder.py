@@ -12,9 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["job_folder", "sweep"]
+from unisono.endings import FOLDER_PREFIX
 
-_PREFIX = "unisono-job-"
+__all__ = ["job_folder", "sweep"]
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def sweep() -> list[Path]:
         What was removed.
     """
     removed = []
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    for path in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*"):
         lock = _open_own(path)
         if lock is None:
             continue
@@ -55,7 +55,7 @@ def sweep() -> list[Path]:
 
 def _make() -> tuple[Path, int]:
     while True:
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
         # Another launcher's sweep may come between the folder and its lock.
         try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -15,7 +15,7 @@ from unisono.arguments import guard
 from unisono.errors import MachineError, MisuseError
 from unisono.files import write_whole
 from unisono.job_folder import job_folder
-from unisono.processes import Job, Outcome, start_guardian
+from unisono.processes import Job, Outcome, orphans_adopted
 
 __all__ = ["Outcome", "Places", "launch", "nccl_library", "nccl_profiler", "rank_environments"]
 
@@ -42,12 +42,14 @@ def launch(
     places: Places | None = None,
     preload_nccl: bool = False,
     keep_going: bool = False,
+    fold_errors: bool = False,
 ) -> Outcome:
     """Runs a command as `ranks` processes that can call `unisono.init()`, and waits for them.
 
     When one fails, the others are ended too. In the main thread, Ctrl-C and SIGTERM are passed on
-    to all ranks. If this process is killed, so are they, and what they have started. Their
-    standard input is empty.
+    to all ranks. What the ranks have started and left running ends with the job, however that
+    ends. If this process is killed, so are they and what they have started. Their standard input
+    is empty.
 
     Args:
         command: The command and its arguments. A first word that ends in .py, or is -m or -c, is
@@ -69,6 +71,8 @@ def launch(
             computation overlaps, unless UNISONO_GPU_COMPUTE_OVERLAP says otherwise.
         keep_going: When a rank fails, leave the others alone: they go on without it, as by
             `Communicator.shrink`.
+        fold_errors: When a rank fails, keep what ranks write to standard error, and in the end
+            write only what the one that failed first did. Not if the job keeps going.
 
     Raises:
         MisuseError: `ranks` or `nodes` cannot be, or the library's path cannot be preloaded.
@@ -86,9 +90,15 @@ def launch(
             for rank, variables in enumerate(environments):
                 variables.update(RANK=str(rank), WORLD_SIZE=str(ranks))
         job = Job(
-            prefix_output, stop or threading.Event(), timeout, keep_going, start_guardian(folder)
+            folder,
+            stop or threading.Event(),
+            prefix_output=prefix_output,
+            fold_errors=fold_errors,
+            timeout=timeout,
+            keep_going=keep_going,
+            adopts=stack.enter_context(orphans_adopted()),
         )
-        stack.callback(job.kill)
+        stack.callback(job.close)
         stack.enter_context(job.signals_passed_on())
         placement = Placement(ranks, nodes)
         if "UNISONO_SECRET_FILE" in common:

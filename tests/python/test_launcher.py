@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import unisono
 from python.jobs import LIMIT_SECONDS, NEVER, patient, run_job
-from unisono import launcher
+from unisono import processes
 from unisono.job_folder import job_folder, sweep
 from unisono.launcher import launch
 
@@ -299,7 +299,7 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_anew(tmp_path, monke
 
 
 def test_a_job_goes_on_without_its_guardian(job, monkeypatch):
-    started = launcher.start_guardian
+    started = processes.start_guardian
 
     def killed(folder):
         process = started(folder)
@@ -307,7 +307,7 @@ def test_a_job_goes_on_without_its_guardian(job, monkeypatch):
         process.wait()
         return process
 
-    monkeypatch.setattr(launcher, "start_guardian", killed)
+    monkeypatch.setattr(processes, "start_guardian", killed)
     outcome, output = job("print('ran')", 2)
     assert outcome.ok
     assert output == ["[0] ran", "[1] ran"]

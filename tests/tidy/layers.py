@@ -36,6 +36,7 @@ CXX_ROOMS = {"comm": {"bootstrap": 1, "select": 2, "run": 3, "device": 4, "": 5}
 
 # What is right under python/unisono; "" is the package itself, its __init__.py.
 PYTHON_LAYERS = {
+    "endings": -1,
     "_native_core": 0,
     "_unisono": 0,
     "_bench": 1,
@@ -45,6 +46,7 @@ PYTHON_LAYERS = {
     "guardian": 0,
     "memory": 0,
     "job_folder": 0,
+    "relay": 0,
     "processes": 1,
     "arguments": 1,
     "names": 1,

@@ -4,7 +4,8 @@ from typing import Annotated
 
 import typer
 
-from unisono.cli.output import complain, parse_delay, print_text, progress_console
+from unisono.cli.output import Verbose, parse_delay, print_text, progress_console
+from unisono.cli.run import report_end
 from unisono.launcher import launch
 from unisono.netbed import Netbed, parse_shape, remove_stale
 
@@ -26,6 +27,7 @@ def run(
     rails: Annotated[int, typer.Option(min=1, help="Links of each node.")] = 1,
     delay: Annotated[str, typer.Option(help="Of each message between nodes, as 1ms.")] = "",
     label: Annotated[bool, typer.Option(help="Write each line of output with its rank.")] = False,
+    verbose: Verbose = False,
 ) -> None:
     """Run a program on several ranks of several nodes; when one fails, end all and say which.
 
@@ -42,10 +44,10 @@ def run(
             nodes=wanted.nodes,
             environment={"UNISONO_DELAY": delay} if delay else {},
             prefix_output=label,
+            fold_errors=not verbose,
             places=bed,
         )
-    if not outcome.ok:
-        complain(outcome.message)
+    report_end(outcome)
     raise typer.Exit(outcome.exit_code)
 
 

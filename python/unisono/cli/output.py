@@ -98,6 +98,11 @@ RANK_OPTIONS = ("--ranks", "-n", "-np", "--nproc-per-node")
 Ranks = Annotated[int, typer.Option(*RANK_OPTIONS, min=1, help="Number of ranks.")]
 Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes that the ranks are spread over.")]
 
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Show every rank's errors, not only the first one's."),
+]
+
 
 def complain(text: str) -> None:
     """Writes an error for a person."""

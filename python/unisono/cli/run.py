@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from unisono.cli.output import DEFAULT_RANKS, Nodes, Ranks, complain, placement_of
-from unisono.launcher import launch
+from unisono.cli.output import DEFAULT_RANKS, Nodes, Ranks, Verbose, complain, placement_of, warn
+from unisono.launcher import Outcome, launch
 
 
 def run(
@@ -18,6 +18,7 @@ def run(
     ranks: Ranks = DEFAULT_RANKS,
     nodes: Nodes = 1,
     label: Annotated[bool, typer.Option(help="Write each line of output with its rank.")] = False,
+    verbose: Verbose = False,
     keep_going: Annotated[
         bool,
         typer.Option("--keep-going", help="When a rank fails, leave the others alone."),
@@ -32,7 +33,8 @@ def run(
 ) -> None:
     """Run a program on several ranks; when one fails, end all and say which.
 
-    With --keep-going the others go on, and the exit status is 0 if one of them ends well.
+    What the ranks have started and left running is ended with them. With --keep-going the others
+    go on, and the exit status is 0 if one of them ends well.
 
     Example: unisono run -n 8 --nodes 2 train.py --epochs 3
 
@@ -44,9 +46,18 @@ def run(
         ranks,
         nodes=nodes,
         prefix_output=label,
+        fold_errors=not verbose,
         preload_nccl=preload_nccl,
         keep_going=keep_going,
     )
+    report_end(outcome)
+    raise typer.Exit(outcome.exit_code)
+
+
+def report_end(outcome: Outcome) -> None:
+    """Says what went wrong; the last line names the rank that failed first."""
+    if outcome.left_running:
+        some = "a process" if outcome.left_running == 1 else f"{outcome.left_running} processes"
+        warn(f"the ranks left {some} running; ended")
     if outcome.message:
         complain(outcome.message)
-    raise typer.Exit(outcome.exit_code)
