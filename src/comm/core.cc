@@ -77,11 +77,10 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
       core->size);
   group->show_calls(core->status_page->kept_calls());
   if (job->settings().boolean(Setting::flat)) placement = topo::Placement::single_node(core->size);
-  UNISONO_ASSIGN(core->host, comm::HostPath::make(job,
-                                                  {.communicator = core->id,
-                                                   .epoch = core->epoch,
-                                                   .rank = core->rank},
-                                                  core->world_ranks(), std::move(placement)));
+  UNISONO_ASSIGN(core->host,
+                 comm::HostPath::make(
+                     job, {.communicator = core->id, .epoch = core->epoch, .rank = core->rank},
+                     core->world_ranks(), std::move(placement)));
   core->scheduler = std::make_unique<Scheduler>(
       Scheduler::Options{.rank = core->rank,
                          .communicator = core->id,

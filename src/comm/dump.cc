@@ -38,17 +38,15 @@ constexpr std::chrono::duration<int, std::milli> look_interval(100);
 
 // Empty, too, of a communicator that is being made.
 std::string_view directory_of(const Communicator::Core& core) {
-  if (core.job == nullptr) return {};
-  return core.job->settings().text(Setting::dump_directory);
+  return core.job ? core.job->settings().text(Setting::dump_directory) : std::string_view();
 }
 
 // What is added to the eventfd of the thread, for a signal and for a socket that is new.
 constexpr std::uint64_t one_signal = 1;
 constexpr std::uint64_t one_socket = std::uint64_t{1} << 32;
 
-// An eventfd, which a signal adds to, and the process whose thread reads it: a forked child has its
-// parent's descriptor until it starts a thread. Relaxed: a handler that sees one of them old writes
-// to no descriptor or not at all.
+// An eventfd, which a signal adds to, and the process whose thread reads it, which no forked child
+// is. Relaxed: a handler that sees one of them old writes to no descriptor or not at all.
 std::atomic<int> requests{-1};
 std::atomic<pid_t> reader{-1};
 
@@ -88,8 +86,7 @@ std::string json_of(const Communicator::Core& core, const trace::Record& record,
 // A copy of some 30 KB from the device takes 20 us, unless the driver is busy.
 constexpr std::int64_t patience_with_stamps_ns = 100'000'000;
 
-// What kernels tell of their waits and, if they stamp, of their launches; asks the device for
-// `patience_ns` at most.
+// Adds what kernels tell of waits and, if they stamp, of launches, in `patience_ns` at most.
 void complete_by_kernels(const Communicator::Core& core, trace::Record& record,
                          std::int64_t patience_ns) {
   const DevicePath* const device = core.device();
@@ -365,9 +362,8 @@ Status write_dump(const Communicator::Core& core, std::string_view cause) {
   // Where threads write the same file, the last rename wins.
   const std::lock_guard lock(core.dump_mutex);
   const std::int64_t began_ns = core.scheduler->world().now_ns();
-  Status written =
-      write_whole(trace::file_of(directory, core.id, core.rank),
-                  newest_json_of(core, core.scheduler->record(), cause, trace::Form::packed));
+  const auto json = newest_json_of(core, core.scheduler->record(), cause, trace::Form::packed);
+  Status written = write_whole(trace::file_of(directory, core.id, core.rank), json);
   // Not before: a thread that sees a recent file relies on it.
   core.dumped_ns.store(began_ns, std::memory_order_relaxed);
   return written;

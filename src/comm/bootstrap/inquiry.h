@@ -97,10 +97,10 @@ struct Inquest {
     FailureReason seen = FailureReason::unknown;
     std::string text;  // what is awaited, or what became of the connection
   };
-  bool is_timeout = false;  // a deadline passed; else a connection ended, or others ask
+  bool is_timeout = false;        // a deadline passed; else a connection ended, or others ask
   std::uint64_t collectives = 0;  // that it has started
   CallId call;                    // the last of them, if it runs
-  std::int64_t number = -1;  // of the call that waits, as the record counts calls; -1: none
+  std::int64_t number = -1;       // of the call that waits, as the record counts calls; -1: none
   std::vector<Awaited> awaited;
 };
 // A member asks at most so many, the next ones in the order of ranks: a member that many
