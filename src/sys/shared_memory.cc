@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
@@ -129,8 +130,9 @@ Result<SharedMemory> SharedMemory::open(const std::string& name, std::size_t byt
 
 Result<SharedMemory> SharedMemory::open_for_handshake(const std::string& name, std::size_t bytes,
                                                       std::size_t head_bytes) {
-  static const bool is_swept = (remove_ended_handshakes(), true);
-  static_cast<void>(is_swept);
+  // Once in each process, a forked child too.
+  static std::atomic<pid_t> swept_by{0};
+  if (const pid_t own = getpid(); swept_by.exchange(own) != own) remove_ended_handshakes();
   for (int attempt = 0; attempt < most_attempts; ++attempt) {
     const int fd = shm_open(name.c_str(), O_CREAT | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) return system_error(str("opening shared memory ", name), errno);
