@@ -295,7 +295,7 @@ def _is_stream(path: str) -> bool:
     """Whether a path is written to as it is, since a file cannot take its place."""
     try:
         found = os.lstat(path)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     if stat.S_ISBLK(found.st_mode) or stat.S_ISSOCK(found.st_mode):
         raise OSError(ENOTDIR, "it is a block device or a socket")

@@ -17,13 +17,13 @@ constexpr auto deadline_ends = 120s;
 constexpr auto found_before = 60s;
 
 // What one rank was told.
-struct Outcome {
+struct EndOfCall {
   std::string call;
   std::string barrier;  // empty where the call was told
 };
 
 void expect_named(const RanksOptions& options, const Unlike& unlike,
-                  const std::vector<Outcome>& outcomes) {
+                  const std::vector<EndOfCall>& outcomes) {
   int told = 0, told_later = 0;
   for (const auto& [call, barrier] : outcomes) {
     EXPECT_FALSE(contains(call, "expected")) << unlike.name << ": " << call;
@@ -60,7 +60,7 @@ std::string checked(Communicator& group, const CheckedCall& call) {
 void expect_named(const RanksOptions& options, const std::vector<Unlike>& all,
                   const std::function<void(Communicator&)>& prepare) {
   const auto ranks = static_cast<std::size_t>(options.ranks);
-  std::vector<std::vector<Outcome>> outcomes(all.size(), std::vector<Outcome>(ranks));
+  std::vector<std::vector<EndOfCall>> outcomes(all.size(), std::vector<EndOfCall>(ranks));
   std::barrier begin(options.ranks);
   run_ranks(options, [&](Communicator& world) {
     const auto rank = static_cast<std::size_t>(world.rank());
@@ -70,7 +70,7 @@ void expect_named(const RanksOptions& options, const std::vector<Unlike>& all,
       if (prepare) prepare(*group);
       // A rank that is still in the split would be told there.
       begin.arrive_and_wait();
-      Outcome& outcome = outcomes[i][rank];
+      EndOfCall& outcome = outcomes[i][rank];
       const auto begun = Clock::now();
       outcome.call = all[i].run(*group, rank + 1 == ranks);
       if (outcome.call.empty())
