@@ -247,8 +247,11 @@ int ranks_that_say_what_they_wait_for(const RanksOptions& options, Protocol prot
 }
 
 TEST_P(GpuStamps, AHangIsStartedAndTheErrorSaysWhatItWaitsFor) {
+  // Where kernels are late, the host's own deadline passes first.
   for (const Protocol protocol : {Protocol::ll, Protocol::simple})
-    EXPECT_GE(ranks_that_say_what_they_wait_for(options(), protocol, std::chrono::seconds(3)), 1);
+    EXPECT_TRUE(test::eventually([&] {
+      return ranks_that_say_what_they_wait_for(options(), protocol, std::chrono::seconds(3)) >= 1;
+    }));
 }
 
 // The last rank comes when the others have said, without stamps, what they wait for.
