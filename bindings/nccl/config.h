@@ -26,7 +26,7 @@ struct CallConfig {
   bool forces_choice = true;    // else another plan serves where the one that is named does not
   cudaEvent_t event = nullptr;  // to be recorded on the stream before the call
 };
-// What the call's options leave open is the communicator's; the lower limit on SMs holds.
+// Fills in from the communicator what the call's options leave open; the lower limit on SMs holds.
 void apply(const Config& config, CallOptions& options);
 ncclResult_t read_call_config(const char* function, const ncclCollConfig_t& given, CallConfig& out);
 

@@ -1,5 +1,5 @@
-// What a call asks for in addition to its data: one value. Whatever chooses a plan for the call, or
-// runs it, receives all of it.
+// A call's options are one value. Everything that chooses a plan for the call, or runs it, receives
+// all of it.
 #pragma once
 
 #include <unisono/types.h>
@@ -41,8 +41,8 @@ struct CallOptions {
   // For the record, which shows it; it changes nothing else.
   std::uint64_t tag = 0;
 
-  // What all ranks of a call must ask for alike, because the plan and its path follow from it. The
-  // timeout, the stream and the tag are each rank's own.
+  // All ranks of a call must ask for these alike, because the plan and its path follow from them.
+  // The timeout, the stream and the tag are each rank's own.
   auto agreed() const {
     return std::tie(algorithm, protocol, channels, policy, max_sms, compute_overlap);
   }

@@ -11,7 +11,7 @@
 
 namespace unisono {
 
-// What else is asked of a call. The members mean what those of Call mean.
+// The members mean what those of Call mean.
 struct ExplainOptions {
   std::optional<DataType> type;  // nothing: any
   ReduceOperation operation = ReduceOperation::sum;

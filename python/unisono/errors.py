@@ -80,7 +80,7 @@ class AbortedError(Error):
     """The communicator was aborted, here or on another rank (`rank`)."""
 
 
-# What ends a call because of another rank.
+# These end a call because of another rank.
 PEER_KINDS = (PeerError, AbortedError)
 
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection
 
 # A process that is about to start another one is killed, but that one runs: look again.
 _LOOK_SECONDS = 0.02
-# What the kernel cannot end, as a process that waits for a dead disk, does not hold up the end.
+# The kernel cannot end a process that waits for a dead disk: it is waited for no longer than this.
 _KILL_SECONDS = 5.0
 
 

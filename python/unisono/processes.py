@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.02
 # The ranks that did not fail get this long to report what they saw, then to end when asked to.
 _LAST_WORDS_SECONDS = 1.0
 _TERMINATE_SECONDS = 3.0
-# As long as all that failed name a rank which still runs, that one may be about to end.
+# A rank that still runs, and that all which failed name, gets this long to end by itself.
 _CAUSE_SECONDS = 5.0
 # Helpers that see their rank end, as multiprocessing's, end by themselves within this.
 _LEAVE_SECONDS = 1.0

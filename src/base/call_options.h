@@ -11,8 +11,8 @@ namespace unisono {
 // Misuse that names the value, `where` and what would be right.
 Status check_options(const CallOptions& options, std::string_view where = {});
 
-// What is left open in `options` is taken from a communicator's, and computation overlaps with the
-// call where either says so.
+// Takes from a communicator's options what `options` leave open. Computation overlaps with the call
+// where either says so.
 void fill_in(CallOptions& options, const CallOptions& defaults);
 
 }  // namespace unisono

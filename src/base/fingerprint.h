@@ -1,5 +1,4 @@
-// What the ranks of a call must agree on, in two words, which travel with every message of the
-// call.
+// Two words say what the ranks of a call must agree on; they travel with every message of the call.
 #pragma once
 
 #include <unisono/types.h>

@@ -1,6 +1,29 @@
-"""Tables are as wide as where their output is no terminal, wherever the tests run."""
+"""Tables are as wide as where their output is no terminal, wherever the tests run. Fixtures."""
 
 import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 
 # pytest-xdist sets it in its workers, and the command line reads it when it is imported.
 os.environ.pop("COLUMNS", None)
+
+
+@pytest.fixture
+def two_minutes() -> Iterator[None]:
+    """Ends a test that waits for ever."""
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file for each command that reads one."""
+    from python.commands_with_files import prepare
+
+    folder = tmp_path_factory.mktemp("inputs")
+    prepare(folder)
+    return folder

@@ -10,11 +10,10 @@ import io
 import os
 import pickle
 import resource
-import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,28 +22,14 @@ pytest.importorskip("pydantic")
 pytest.importorskip("yaml")
 
 from python.answered import answer
-from python.commands_with_files import READS, Use, prepare
+from python.commands_with_files import READS, Use
 from unisono.errors import MisuseError
 from unisono.files import read_bounded, read_start
 
-DEADLINE_SECONDS = 120
+pytestmark = pytest.mark.usefixtures("two_minutes")
 CPU_SECONDS = 10
 MEMORY_BYTES = 1 << 30
 SIZE = 1_000_000
-
-
-@pytest.fixture(autouse=True)
-def deadline() -> Iterator[None]:
-    signal.alarm(DEADLINE_SECONDS)
-    yield
-    signal.alarm(0)
-
-
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("inputs")
-    prepare(folder)
-    return folder
 
 
 @pytest.mark.parametrize("use", READS, ids=str)

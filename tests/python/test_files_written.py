@@ -6,7 +6,6 @@ Strangers' links, FIFOs and folders can only be planted by root, who also mounts
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import subprocess
 import sys
@@ -21,28 +20,13 @@ pytest.importorskip("yaml")
 pytest.importorskip("jinja2")
 
 from python.answered import answer
-from python.commands_with_files import EXCUSED, READS, WRITES, Use, file_parameters, prepare
+from python.commands_with_files import EXCUSED, READS, WRITES, Use, file_parameters
 
+pytestmark = pytest.mark.usefixtures("two_minutes")
 STRANGER = 12_345
-# Whatever waits for ever ends the test.
-DEADLINE_SECONDS = 120
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can plant what is a stranger's"
 )
-
-
-@pytest.fixture(autouse=True)
-def deadline() -> Iterator[None]:
-    signal.alarm(DEADLINE_SECONDS)
-    yield
-    signal.alarm(0)
-
-
-@pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("inputs")
-    prepare(folder)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -139,15 +123,15 @@ def test_a_shells_descriptors_and_devices_are_written_to(tmp_path: Path) -> None
     printed = tmp_path / "printed"
     unisono = f"{sys.executable} -m unisono.cli"
     line = f"{unisono} plan list --json %s > {printed} 2> {tmp_path}/said"
-    subprocess.run(["sh", "-c", line % "-"], check=True, timeout=DEADLINE_SECONDS)
+    subprocess.run(["sh", "-c", line % "-"], check=True, timeout=120)
     expected = printed.read_text()
     for path in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
-        subprocess.run(["sh", "-c", line % path], check=True, timeout=DEADLINE_SECONDS)
+        subprocess.run(["sh", "-c", line % path], check=True, timeout=120)
         # A table follows, as for every file.
         assert printed.read_text().startswith(expected), path
     piped = subprocess.run(
         ["sh", "-c", f"(echo first; {unisono} plan list --json /dev/stdout) | cat"],
-        check=True, timeout=DEADLINE_SECONDS, capture_output=True, text=True,
+        check=True, timeout=120, capture_output=True, text=True,
     )  # fmt: skip
     assert piped.stdout.startswith("first\n" + expected)
     before = os.lstat("/dev/stdout")

@@ -42,7 +42,7 @@ def server_of(application: Application, host: str, port: int) -> WSGIServer:
             """Says nothing: a client that goes is no event of ours."""
 
         def server_bind(self) -> None:
-            # As WSGIServer, without looking up the name of the address, which may take seconds.
+            # WSGIServer also looks up the name of the address, which may take seconds.
             self.socket.bind(self.server_address)
             self.server_address = self.socket.getsockname()
             self.server_name, self.server_port = host, self.server_address[1]

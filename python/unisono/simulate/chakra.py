@@ -22,7 +22,7 @@ from unisono.files import read_bounded, read_stream
 from unisono.simulate.workload import Call, Task, TaskList, Workload
 
 _MAX_BYTES = 1 << 30
-# Of a compressed trace: real ones shrink to a tenth.
+# Real traces shrink to a tenth when they are compressed.
 _MAX_GROWTH = 16
 _SPARE_BYTES = 16 << 20
 # Each node takes some 500 bytes, each dependency 24.

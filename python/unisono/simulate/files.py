@@ -19,7 +19,7 @@ _FOLDER = "clusters"
 _MAX_DEPTH = 64
 # A cluster has some 200. 1 MB of a workload of many steps has some 40,000.
 _MAX_NODES = 50_000
-# Of a number, a date or the like: 1:1:1:... is a number to the base of 60.
+# YAML reads 1:1:1:... as a number to the base of 60, which takes long. Dates count as numbers.
 _MAX_NUMBER_CHARACTERS = 64
 _TEXT = "tag:yaml.org,2002:str"
 

@@ -25,7 +25,7 @@ from unisono.simulate.replay import Recorded, replay
 from unisono.simulate.workload import Call, Task, Workload
 
 _MAX_BYTES = 1 << 30
-# Of a pickle as text: the names in stacks are written once and named often.
+# A pickle grows as text: it writes the names in stacks once and refers to them often.
 _MAX_GROWTH = 64
 _RANK = re.compile(r"(\d+)(?:\.[A-Za-z]+)?$")
 _MESSAGE = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
@@ -88,7 +88,7 @@ def _unpickled(contents: bytes) -> Any:
     stream = io.BytesIO(contents)
     try:
         found = _Unpickler(stream).load()
-        # What is named many times counts as often as it is named.
+        # A value that is referred to many times counts as often.
         size = sum(map(len, json.JSONEncoder().iterencode(found)))
     except MemoryError:
         raise

@@ -11,7 +11,7 @@ from unisono.simulate.cluster import Cluster
 from unisono.simulate.run import block_count, plan_count
 from unisono.simulate.workload import Workload
 
-# Of a step of some 10,000 ranks, as binary.
+# A step of some 10,000 ranks takes this much as binary.
 _MAX_BYTES = 4 << 30
 _TEXT_SUFFIX = ".goal"
 _BINARY_SUFFIX = ".bin"
