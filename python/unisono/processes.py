@@ -231,12 +231,20 @@ class Job:
 
     def _any_runs(self) -> bool:
         self._look += 1
-        for rank, process in enumerate(self._processes):
-            if rank not in self._ended and (code := _exit_code(process)) is not None:
-                self._ended[rank] = endings.Ending(code, self._look)
+        # Until a pass sees nothing new: a rank that ended behind a pass, but before another one
+        # that this pass met, does not count as later.
+        while self._see_new_ends():
+            pass
         if self._adopts and time.monotonic() > self._reaped_at + _REAP_SECONDS:
             self._reap_orphans()
         return len(self._ended) < len(self._processes)
+
+    def _see_new_ends(self) -> bool:
+        seen = len(self._ended)
+        for rank, process in enumerate(self._processes):
+            if rank not in self._ended and (code := _exit_code(process)) is not None:
+                self._ended[rank] = endings.Ending(code, self._look)
+        return len(self._ended) > seen
 
     def _reap_orphans(self) -> None:
         self._reaped_at = time.monotonic()
