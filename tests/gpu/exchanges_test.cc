@@ -73,7 +73,8 @@ class GpuExchanges : public testing::Test {
     return out;
   }
 
-  Case case_of(const algorithm::Entry& entry, int ranks) {
+  Case case_of(const algorithm::Entry& entry, const GpuCluster& cluster) {
+    const int ranks = cluster.ranks();
     const auto protocol = static_cast<Protocol>(below(protocol_count));
     const auto root = static_cast<int>(has_root(entry.collective) ? below(ranks) : 0);
     const auto plan = algorithm::make_plan(entry, {.collective = entry.collective,
@@ -86,8 +87,10 @@ class GpuExchanges : public testing::Test {
     const ReduceOperation operations[] = {ReduceOperation::sum, ReduceOperation::average,
                                           ReduceOperation::product, ReduceOperation::max};
     auto exchange = plan::shared_exchange_of(made);
+    const int most = cluster.most_sms();
+    const int most_blocks = most == 0 ? 32 : std::min(most, 32);
     return {std::move(made), std::move(exchange), 1 + below(below(4) == 0 ? 70'000 : 3'000),
-            operations[below(4)], static_cast<int>(1 + below(32))};
+            operations[below(4)], static_cast<int>(1 + below(most_blocks))};
   }
 
   // What three calls in a row leave in each rank's output, with the kernels that the exchange is
@@ -238,7 +241,7 @@ TEST_F(GpuExchanges, EveryEngineGivesThePlansBits) {
     EngineCluster with_large_slots(ranks, large_slots());
     for (const algorithm::Entry& entry : entries_by_exchange(ranks)) {
       if (entry.collective == Collective::all_to_all_v) continue;
-      const Case one = case_of(entry, ranks);
+      const Case one = case_of(entry, cluster);
       const std::string what =
           str(entry.plan_name(), " permuted, ", name(one.plan.header.protocol), ", ", ranks,
               " ranks, count ", one.count, ", max_sms ", one.max_sms, ", seed ", seed_);

@@ -24,14 +24,6 @@ class GpuMessages : public testing::Test {
   std::mt19937_64 random_{test_seed()};
 };
 
-// Kernels of ranks that share a device run at once or wait for each other in vain: that many ranks
-// leave room for all. 0: they have it.
-int most_sms(int ranks) {
-  const int devices = static_cast<int>(usable_devices().size());
-  const int sharing = (ranks + devices - 1) / devices;
-  return sharing > 2 ? 120 / sharing : 0;
-}
-
 // All of a group in lines: by the kernel that is for them alone, where they are few.
 TEST_F(GpuMessages, InLl128ArriveWhole) {
   for (const int ranks : {2, 3, 4}) {
@@ -47,7 +39,8 @@ TEST_F(GpuMessages, InLl128ArriveWhole) {
       const auto some = [&](int) { return draw(messages < 40 ? 50'000 : 900); };
       EXPECT_EQ(
           groups.run(
-              {.messages = messages, .bytes_of = some, .options = {.max_sms = most_sms(ranks)}}, 3),
+              {.messages = messages, .bytes_of = some, .options = {.max_sms = cluster.most_sms()}},
+              3),
           "")
           << messages << " messages between each two of " << ranks << " ranks";
     }

@@ -143,6 +143,11 @@ GpuCluster::GpuCluster(int ranks, const Options& options) : options_(options) {
   }
 }
 
+int GpuCluster::most_sms() const {
+  const int sharing = (ranks() + devices_ - 1) / devices_;
+  return sharing > 2 ? 120 / sharing : 0;
+}
+
 GpuCluster::~GpuCluster() {
   for (auto& stream : streams_) static_cast<void>(stream->synchronize());
   for (auto& engine : engines_) engine->copy_links().clear();

@@ -66,6 +66,9 @@ class GpuCluster {
   std::string run(const Run& run);
 
   int ranks() const { return static_cast<int>(streams_.size()); }
+  // Kernels of ranks that share a device run at once or wait for each other in vain: with so many
+  // thread blocks each, there is room for all. 0: there is in any case.
+  int most_sms() const;
   engine::gpu::Engine& engine(int rank) { return *engines_[static_cast<std::size_t>(rank)]; }
   const TestStream& stream(int rank) { return *streams_[static_cast<std::size_t>(rank)]; }
 
