@@ -24,16 +24,20 @@ std::string what_happened(const Fault& fault) {
       return str(who, " violated the protocol");
     case Fault::Kind::disagreed:
       return "the calls of two ranks do not match";
+    case Fault::Kind::altered:
+      return str("what ", who, " had sent was changed, repeated or dropped on the network");
   }
   return who;
 }
 
 Error as_error(const Fault& fault, std::string message) {
-  return {.kind = ErrorKind::peer,
-          .timed_out = fault.kind == Fault::Kind::timed_out,
-          .aborted = fault.kind == Fault::Kind::aborted,
-          .peer = fault.rank,
-          .message = std::move(message)};
+  return {
+      .kind = ErrorKind::peer,
+      .timed_out = fault.kind == Fault::Kind::timed_out,
+      .aborted = fault.kind == Fault::Kind::aborted,
+      .peer = fault.rank,
+      .message = std::move(message),
+      .reason = fault.kind == Fault::Kind::altered ? FailureReason::link : FailureReason::unknown};
 }
 
 }  // namespace
@@ -52,7 +56,7 @@ std::optional<Fault> unpack_fault(std::uint64_t word, int ranks) {
   const auto kind = static_cast<std::uint32_t>(word >> 32);
   const auto number = static_cast<std::int32_t>(static_cast<std::uint32_t>(word));
   if (kind == static_cast<std::uint32_t>(Fault::Kind::none) ||
-      kind > static_cast<std::uint32_t>(Fault::Kind::disagreed))
+      kind > static_cast<std::uint32_t>(Fault::Kind::altered))
     return std::nullopt;
   const bool blames_nobody = kind == static_cast<std::uint32_t>(Fault::Kind::disagreed);
   if (blames_nobody && number != unknown_rank) return std::nullopt;
@@ -71,7 +75,7 @@ Error impossible_fault(int peer, std::uint64_t word, int ranks) {
 Error told_error(int peer, const Fault& fault) {
   Error error =
       as_error(fault, str("rank ", peer, " closed the connection because ", what_happened(fault)));
-  if (fault.kind == Fault::Kind::disagreed) error.peer = peer;
+  if (fault.kind == Fault::Kind::disagreed || fault.kind == Fault::Kind::altered) error.peer = peer;
   return error;
 }
 

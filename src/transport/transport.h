@@ -166,6 +166,7 @@ struct Fault {
     timed_out,
     protocol_violation,
     disagreed,  // the calls of two ranks do not match, and none is known to be at fault
+    altered,    // what `rank` sent is not what arrived, and the network is to blame
   };
   Kind kind = Kind::none;
   int rank = -1;

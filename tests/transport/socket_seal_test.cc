@@ -204,11 +204,23 @@ class SocketSeal : public testing::TestWithParam<Protection> {
     const Error told = line.refusal();
     EXPECT_EQ(told.kind, ErrorKind::peer);
     EXPECT_EQ(told.peer, 0);
+    EXPECT_EQ(told.reason, FailureReason::link);
     EXPECT_LT(line.b->signals()[0].load(), 4u) << told.message;
     EXPECT_EQ(line.b->signals()[1].load(), 0u);
     EXPECT_TRUE(line.holds(1, first)) << told.message;
     // It stays so.
     EXPECT_EQ(line.refusal().message, told.message);
+    // The other end is not at fault, and hears why.
+    const Error heard = until_error([&] {
+      line.move();
+      (void)line.b->progress();
+      return line.a->check_peer();
+    });
+    EXPECT_EQ(heard.peer, 1);
+    EXPECT_EQ(heard.reason, FailureReason::link);
+    EXPECT_EQ(heard.message,
+              "rank 1 closed the connection because what rank 0 had sent was changed, repeated or "
+              "dropped on the network");
   }
 };
 INSTANTIATE_TEST_SUITE_P(All, SocketSeal,

@@ -267,7 +267,9 @@ Status SocketConnection::violated(std::unique_ptr<Error> error) {
   violation_ = *error;
   outbox_->drop();
   const bool is_peers = error->kind == ErrorKind::peer;
-  const Fault fault{.kind = is_peers ? Fault::Kind::protocol_violation : Fault::Kind::failed,
+  const bool is_altered = error->reason == FailureReason::link;
+  const auto peers = is_altered ? Fault::Kind::altered : Fault::Kind::protocol_violation;
+  const Fault fault{.kind = is_peers ? peers : Fault::Kind::failed,
                     .rank = is_peers ? peer_ : self_};
   say_on_each_stream({.type = Frame::Type::fault, .value = pack(fault)});
   outbox_->send();

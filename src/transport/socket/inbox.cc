@@ -50,8 +50,8 @@ void FrameReader::land(const std::byte* from, std::size_t bytes) {
 Status FrameReader::check_seal(SealTag tag) {
   const Status right = opener_->check(tag);
   if (right.ok()) return {};
-  return peer_error(peer_, "data from rank ", peer_, " on stream ", stream_,
-                    " failed authentication: ", right.error().message);
+  return peer_failure(FailureReason::link, peer_, "data from rank ", peer_, " on stream ", stream_,
+                      " failed authentication: ", right.error().message);
 }
 
 Result<std::optional<Frame>> FrameReader::next_head() {
