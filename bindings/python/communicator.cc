@@ -16,6 +16,7 @@
 #include "comm/core.h"
 #include "convert.h"
 #include "interrupt.h"
+#include "sys/own_address.h"
 
 namespace nb = nanobind;
 
@@ -30,8 +31,9 @@ struct Listener {
 Communicator init(int rank, int world_size, std::string rendezvous, std::string secret,
                   std::string node, std::string interface, std::string transport, double timeout,
                   double bootstrap_timeout, Listener* listener, int device, const nb::dict& calls,
-                  const SettingTexts& settings) {
+                  const SettingTexts& settings, bool is_listening) {
   const CallOptions defaults = call_options_of(calls);
+  is_listening |= listener != nullptr && listener->held.has_value();
   InitOptions options{.rank = rank,
                       .world_size = world_size,
                       .rendezvous = std::move(rendezvous),
@@ -46,11 +48,11 @@ Communicator init(int rank, int world_size, std::string rendezvous, std::string 
                       .max_sms = defaults.max_sms,
                       .shared_key = {},
                       .settings = values_of(settings)};
-  if (listener == nullptr || !listener->held)
-    return take(interruptible([options] { return Communicator::init(options); }));
-  auto held = std::make_shared<Listener>(std::exchange(*listener, Listener{}));
+  if (!is_listening) return take(interruptible([options] { return Communicator::init(options); }));
+  auto held = std::make_shared<Listener>();
+  if (listener != nullptr) std::swap(*held, *listener);
   return take(interruptible([options, held]() -> Result<Communicator> {
-    auto job = comm::Job::join(options, std::move(held->held));
+    auto job = comm::Job::join(options, std::move(held->held), true);
     if (!job.ok()) return job.take_error();
     auto world = (*job)->take_world();
     auto core = Communicator::Core::make(std::move(*job), std::move(world), "world");
@@ -151,6 +153,9 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("rendezvous", [](const Listener& self) {
         return self.held ? self.held->rendezvous() : std::string();
       });
+  module.def(
+      "own_address", [](const std::string& towards) { return sys::own_address(towards); },
+      nb::arg("towards") = "");
   module.def("make_secret", [] { return take(comm::make_secret()); });
 
   bind_memory(module);
@@ -166,7 +171,7 @@ void bind_communicator(nb::module_& module) {
                   nb::arg("interface") = "", nb::arg("transport") = "", nb::arg("timeout") = 0.0,
                   nb::arg("bootstrap_timeout") = 0.0, nb::arg("listener") = nb::none(),
                   nb::arg("device") = -1, nb::arg("calls") = nb::dict(),
-                  nb::arg("settings") = SettingTexts())
+                  nb::arg("settings") = SettingTexts(), nb::arg("is_listening") = false)
       .def_prop_ro("compares_calls", &Communicator::compares_calls)
       .def_prop_ro("rank", &Communicator::rank)
       .def_prop_ro("size", &Communicator::size)

@@ -16,8 +16,8 @@ struct Invitation {
 };
 
 struct InviteOptions {
-  // An address or an interface's name; empty takes UNISONO_INTERFACE, then the first that is up and
-  // not loopback.
+  // An address or an interface's name; empty takes UNISONO_INTERFACE, then this host's address on
+  // the way to MASTER_ADDR, on its default route, or of an interface (docs/how-to/start.md).
   std::string interface;
   // host:port where rank 0 will listen itself; see below.
   std::string address;

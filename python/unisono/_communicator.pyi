@@ -84,6 +84,7 @@ class Communicator:
         device: int = -1,
         calls: Mapping[str, object] = ...,  # defaults of calls on devices
         settings: dict[str, str] = ...,
+        is_listening: bool = False,  # rank 0 has told the rendezvous itself
     ) -> Communicator: ...
     @property
     def compares_calls(self) -> bool: ...  # UNISONO_CHECK_CALLS
@@ -165,13 +166,20 @@ class Memory:
 class RendezvousListener:
     """Rank 0's listener, made before the job: for launchers that can broadcast a string.
 
-    `interface` is an address or an interface's name; empty takes the first that is not loopback.
+    `interface` is an address or an interface's name; empty takes `own_address()`.
     Port 0 lets the kernel choose.
     """
 
     def __init__(self, interface: str = "", port: int = 0) -> None: ...
     @property
     def rendezvous(self) -> str: ...  # "tcp://10.0.0.1:43121"
+
+def own_address(towards: str = "") -> str:
+    """The address by which the other ranks reach this host, IPv4 or IPv6.
+
+    It is this host's own on the way to `towards`, where the ranks meet; else to MASTER_ADDR, on
+    its default route, or that of an interface. docs/how-to/hosts.md has the rule. It is logged.
+    """
 
 def make_secret() -> str:
     """A fresh secret from the kernel's random numbers, 64 hexadecimal digits."""

@@ -48,10 +48,21 @@ class Met(NamedTuple):
     forget: Callable[[], object] = lambda: None
 
 
+def _settings(given: Mapping[str, str] | None) -> dict[str, str]:
+    return {row.variable: row.value for row in native.settings()} | dict(given or {})
+
+
 def has_secret(given: Mapping[str, str] | None = None) -> bool:
     """Whether `given` or this process's settings have a secret, which precedes a generated one."""
-    values = {row.variable: row.value for row in native.settings()} | dict(given or {})
+    values = _settings(given)
     return any(values[variable] for variable in _SECRETS)
+
+
+def place(
+    towards: str, interface: str | None = None, given: Mapping[str, str] | None = None
+) -> str:
+    """Where rank 0 listens: what it was told, else its address towards the ranks' meeting place."""
+    return interface or _settings(given)["UNISONO_INTERFACE"] or native.own_address(towards)
 
 
 def meet(

@@ -1,7 +1,6 @@
 """Joining a job: how this process finds the other ranks."""
 
 import os
-import socket
 import sys
 from collections.abc import Mapping
 from datetime import timedelta
@@ -119,7 +118,7 @@ def init(
                 f"mpi_comm is a {type(mpi_comm).__qualname__}; it must be a communicator of mpi4py"
             )
         rank, world_size = mpi_comm.Get_rank(), mpi_comm.Get_size()
-        met = _meet_by_mpi(mpi_comm, interface or "", given)
+        met = _meet_by_mpi(mpi_comm, interface, given)
     if met is not None:
         listener, rendezvous = met.listener, met.rendezvous
         secret = secret or met.secret
@@ -141,6 +140,7 @@ def init(
                 "max_sms": None if max_sms is None else _positive("max_sms", max_sms),
             },
             given,
+            is_listening=met is not None,
         )
     )
     if met is not None:
@@ -203,14 +203,14 @@ def _check_mpi_size(size: int) -> None:
 
 
 def _meet_by_mpi(
-    mpi_comm: MpiCommunicator, interface: str, given: Mapping[str, str]
+    mpi_comm: MpiCommunicator, interface: str | None, given: Mapping[str, str]
 ) -> _through_store.Met:
     """Rank 0 listens and makes a secret; MPI broadcasts both."""
     listener = None
     told: tuple[str, str] | Exception = ("", "")
     if mpi_comm.Get_rank() == 0:
         try:
-            listener = native.RendezvousListener(interface)
+            listener = native.RendezvousListener(_through_store.place("", interface, given))
             told = (listener.rendezvous, native.make_secret())
         except Exception as error:  # sent to all, or the others would wait for ever
             told = error
@@ -260,7 +260,7 @@ def _meet_by_torchrun(
         raise MachineError(
             f"rank {rank} did not reach torchrun's store at {host}:{port}: {error}"
         ) from error
-    where = interface or settings["UNISONO_INTERFACE"] or _address_towards(host, port)
+    where = _through_store.place(host, interface, given) if rank == 0 else ""
     try:
         return _through_store.meet(store, prefix, rank, size, timeout, where, given)
     except dist.DistError as error:
@@ -269,18 +269,6 @@ def _meet_by_torchrun(
             f"torchrun's store at {host}:{port} where it listens: {error}",
             0,
         ) from error
-
-
-def _address_towards(host: str, port: int) -> str:
-    """This host's address on the way to another; "" where that is loopback or is unknown."""
-    try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.connect(address)  # sends nothing
-            own = str(probe.getsockname()[0])
-    except OSError:
-        return ""
-    return "" if own.startswith(_LOOPBACK) else own
 
 
 guard(globals())

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/try.h"
 #include "sys/fork.h"
+#include "sys/own_address.h"
 #include "sys/tcp_socket.h"
 
 namespace unisono::sys {
@@ -105,6 +106,11 @@ Result<SocketAddress> resolve(const Address& address) {
   std::memcpy(&out.storage, found->ai_addr, found->ai_addrlen);
   freeaddrinfo(found);
   set_port(out, address.port);
+  // Where this host's name is a loopback address here, it is another one for the other hosts.
+  if (is_own_name(address.host)) {
+    UNISONO_ASSIGN(const Address numeric, to_address(out));
+    if (numeric.is_loopback()) return resolve({find_own_address(address.host).host, address.port});
+  }
   return out;
 }
 
@@ -235,25 +241,6 @@ Result<Address> peer_address(int descriptor) {
   if (getpeername(descriptor, out.get(), &out.bytes) != 0)
     return system_error("cannot read the address of a socket's peer", errno);
   return to_address(out);
-}
-
-std::string first_host_address() {
-  std::string out = "127.0.0.1";
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) return out;
-  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
-    if (one->ifa_addr == nullptr || one->ifa_addr->sa_family != AF_INET) continue;
-    if ((one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_LOOPBACK) != 0) continue;
-    SocketAddress address;
-    address.bytes = sizeof(sockaddr_in);
-    std::memcpy(&address.storage, one->ifa_addr, address.bytes);
-    if (auto numeric = to_address(address); numeric.ok()) {
-      out = numeric->host;
-      break;
-    }
-  }
-  freeifaddrs(all);
-  return out;
 }
 
 Result<int> open_listener(const Address& address) {

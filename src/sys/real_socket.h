@@ -38,10 +38,8 @@ class Descriptor {
 Result<Address> local_address(int descriptor);
 Result<Address> peer_address(int descriptor);
 
-// The first IPv4 address of an interface that is up and not loopback; else 127.0.0.1.
-std::string first_host_address();
-
-// A listening socket on an address, a host's name or an interface's name.
+// A listening socket on an address, a host's name or an interface's name. This host's own name is
+// never a loopback address, here and in begin_connect (own_address.h).
 Result<int> open_listener(const Address& address);
 // A socket that is connecting or connected; tries the host's first resolved address only.
 Result<int> begin_connect(const Address& address);

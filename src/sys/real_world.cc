@@ -17,6 +17,7 @@
 #include "base/file.h"
 #include "base/recheck_interval.h"
 #include "base/try.h"
+#include "sys/own_address.h"
 #include "sys/real_socket.h"
 
 namespace unisono::sys {
@@ -164,7 +165,7 @@ Status RealWorld::fill_random(std::span<std::byte> bytes) {
   return {};
 }
 
-std::string RealWorld::own_host() { return first_host_address(); }
+std::string RealWorld::own_host() { return own_address(); }
 
 Result<std::unique_ptr<Listener>> RealWorld::listen(const Address& address) {
   UNISONO_ASSIGN(const int descriptor, open_listener(address));

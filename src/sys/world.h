@@ -131,7 +131,7 @@ class World {
   virtual Status fill_random(std::span<std::byte> bytes) = 0;
   Scheduler& scheduler() { return *scheduler_; }
 
-  // An address of this host that other hosts may reach; loopback where there is none.
+  // An address of this host that other hosts may reach, where a rank listens (own_address.h).
   virtual std::string own_host() = 0;
   // `address.host` may be an address, a host's name or a network interface's name; port 0 lets
   // the system choose. A port in use is an environment error that says so. A host that begins with

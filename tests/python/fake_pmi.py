@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -18,12 +18,14 @@ class FakePmi:
         only: The one that is started; the launcher plays the others. None starts all.
         said: What the processes put, and the launcher for those that it plays.
         finalized: How many of them ended their conversation.
+        prefixes: For each rank, the command that runs its Python, if any.
     """
 
     size: int
     only: int | None = None
     said: dict[str, str] = field(default_factory=dict)
     finalized: int = 0
+    prefixes: Sequence[Sequence[str]] = ()
 
     def __post_init__(self) -> None:
         self._changed = threading.Condition()
@@ -36,8 +38,12 @@ class FakePmi:
         environment: dict[str, str],
         of_rank: Callable[[int], dict[str, str]] = lambda _: {},
         timeout: float = 180,
+        until: str | None = None,
     ) -> list[tuple[int, str]]:
-        """Runs a Python program on all ranks; each one's exit code and output."""
+        """Runs a Python program on all ranks; each one's exit code and output.
+
+        A process is ended after the first line that has `until` in it.
+        """
         processes, threads = [], []
         for rank in range(self.size) if self.only is None else [self.only]:
             ours, theirs = socket.socketpair()
@@ -48,7 +54,7 @@ class FakePmi:
             }
             processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-c", program],
+                    [*self._prefix(rank), sys.executable, "-c", program],
                     env={**environment, **variables, **of_rank(rank)},
                     pass_fds=[theirs.fileno()],
                     stdout=subprocess.PIPE,
@@ -62,7 +68,8 @@ class FakePmi:
         out = []
         for process in processes:
             try:
-                text, _ = process.communicate(timeout=timeout)
+                text = _read_until(process, until) if until else ""
+                text += process.communicate(timeout=timeout)[0]
             finally:
                 process.kill()
             out.append((process.returncode, text))
@@ -72,6 +79,9 @@ class FakePmi:
         for thread in threads:
             thread.join(timeout)
         return out
+
+    def _prefix(self, rank: int) -> Sequence[str]:
+        return self.prefixes[rank] if self.prefixes else ()
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, connection.makefile("r") as requests:
@@ -115,3 +125,13 @@ class FakePmi:
             self._changed.wait_for(
                 lambda: self._is_over or self._arrivals >= (turn + 1) * self.size, timeout=180
             )
+
+
+def _read_until(process: subprocess.Popen[str], until: str) -> str:
+    text = ""
+    for line in process.stdout or ():
+        text += line
+        if until in line:
+            process.kill()
+            break
+    return text

@@ -2,17 +2,14 @@
 // own, which only root can make.
 
 #include <gtest/gtest.h>
-#include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <fstream>
-#include <functional>
 #include <string>
 
+#include "apart.h"
 #include "base/str.h"
 #include "sys/real_world.h"
 #include "sys/user_secret.h"
@@ -21,26 +18,6 @@ namespace unisono::sys {
 namespace {
 
 constexpr uid_t stranger = 12'345;
-
-// What `body` says in a process with such namespaces; "no namespace" where there are none.
-std::string said_apart(int namespaces, const std::function<std::string()>& body) {
-  std::array<int, 2> pipes{};
-  if (pipe(pipes.data()) != 0) return "no pipe";
-  const pid_t child = fork();
-  if (child == 0) {
-    const bool is_apart = unshare(namespaces) == 0;
-    const std::string said = is_apart ? body() : "no namespace";
-    static_cast<void>(write(pipes[1], said.data(), said.size()));
-    _exit(0);
-  }
-  close(pipes[1]);
-  std::string said(4096, '\0');
-  const ssize_t bytes = read(pipes[0], said.data(), said.size());
-  said.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)));
-  close(pipes[0]);
-  waitpid(child, nullptr, 0);
-  return said;
-}
 
 bool has_empty(const char* path) { return mount("tmpfs", path, "tmpfs", 0, "mode=1777") == 0; }
 

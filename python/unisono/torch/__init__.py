@@ -44,7 +44,7 @@ def _create(options: Any, asked: Any = None) -> Any:
     rank, size, timeout = options.group_rank, options.group_size, options.timeout
     how = asked if isinstance(asked, Options) else Options()
     ranks = list(options.global_ranks_in_group) or list(range(size))
-    joining = _joining(how).as_rank(rank, size)
+    joining = _joining(options.store, how).as_rank(rank, size)
     made = None
     # Such a group has no members before it is reconfigured.
     if not getattr(options, "enable_reconfigure", False):
@@ -55,9 +55,9 @@ def _create(options: Any, asked: Any = None) -> Any:
     return _extension.make_backend(handle, joining, options.group_id, ranks, timeout, _host_waits())
 
 
-def _joining(options: Options) -> Any:
+def _joining(store: dist.Store, options: Options) -> Any:
     """How reconfigure() makes another communicator."""
-    return _extension.Joining(_meet.interface(), **asdict(options))
+    return _extension.Joining(_meet.place(store), **asdict(options))
 
 
 def _job() -> native.Communicator | None:

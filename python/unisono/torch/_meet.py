@@ -6,6 +6,7 @@ connections if they are asked for in the same way: they need no sockets of their
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -16,8 +17,6 @@ from torch._C._distributed_c10d import Store
 
 from unisono import _through_store
 from unisono import _unisono as native
-
-_LOOPBACK = ("localhost", "127.", "::1")
 
 
 @dataclass(frozen=True)
@@ -102,9 +101,10 @@ def meet(
     """
     seconds = timeout.total_seconds()
     met = _through_store.Met(None, "", "")
+    where = place(store) if rank == 0 else ""
     if size > 1:
         try:
-            met = _through_store.meet(store, "unisono", rank, size, timeout, interface())
+            met = _through_store.meet(store, "unisono", rank, size, timeout, where)
         except dist.DistStoreError as error:
             raise dist.DistStoreError(
                 f"rank {rank} of {size} waited {seconds:g} s for the group's rank 0, which "
@@ -118,6 +118,7 @@ def meet(
         timeout=seconds,
         bootstrap_timeout=seconds,
         listener=met.listener,
+        is_listening=size > 1,
         calls=asdict(options),
     )
     met.forget()
@@ -127,9 +128,15 @@ def meet(
     return made
 
 
-def interface() -> str:
-    """Where rank 0 listens: on the loopback interface if PyTorch's own master is there."""
-    named = os.environ.get("UNISONO_INTERFACE")
-    if named is not None:
-        return named
-    return "lo" if os.environ.get("MASTER_ADDR", "").startswith(_LOOPBACK) else ""
+def place(store: Store) -> str:
+    """Where a rank listens: towards the host of PyTorch's store, or else its master."""
+    while isinstance(store, dist.PrefixStore):
+        store = store.underlying_store
+    host = store.host if isinstance(store, dist.TCPStore) else ""
+    named = os.environ.get("UNISONO_INTERFACE", "")
+    return named or _towards(host or os.environ.get("MASTER_ADDR", ""))
+
+
+@functools.cache  # so that it is logged once, not for each group
+def _towards(host: str) -> str:
+    return native.own_address(host)

@@ -16,6 +16,7 @@
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
 #include "sys/exit.h"
+#include "sys/own_address.h"
 #include "sys/real_socket.h"
 #include "sys/real_world.h"
 #include "sys/user_secret.h"
@@ -323,7 +324,7 @@ RendezvousListener::~RendezvousListener() {
 
 Result<RendezvousListener> RendezvousListener::open(std::string_view interface, int port) {
   sys::Address where;
-  where.host = interface.empty() ? sys::first_host_address() : std::string(interface);
+  where.host = interface.empty() ? sys::own_address() : std::string(interface);
   where.port = port;
   UNISONO_ASSIGN(const int descriptor, sys::open_listener(where));
   RendezvousListener out(descriptor, {});

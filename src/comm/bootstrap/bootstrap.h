@@ -85,6 +85,9 @@ struct BootstrapOptions {
   // all ranks.
   int fan_out = default_fan_out;
   int most_addresses = 256;
+  // Rank 0 itself has told the rendezvous, so that it listens there already: a rank that cannot
+  // connect for a minute fails, whatever the timeout.
+  bool is_listening = false;
 };
 
 // The secret that the settings name: UNISONO_SECRET_FILE's, then UNISONO_SECRET, which a launcher
@@ -257,8 +260,8 @@ Result<BootstrapResult> bootstrap(std::shared_ptr<sys::World> world,
 // the listener.
 class RendezvousListener {
  public:
-  // Listens on `interface` (an address or a name; empty: the first interface that is up and not
-  // loopback) on a port that the kernel chooses, or on `port`.
+  // Listens on `interface` (an address or a name; empty: sys::own_address) on a port that the
+  // kernel chooses, or on `port`.
   static Result<RendezvousListener> open(std::string_view interface, int port = 0);
   RendezvousListener(RendezvousListener&&) noexcept;
   RendezvousListener& operator=(RendezvousListener&&) noexcept;

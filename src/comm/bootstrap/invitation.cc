@@ -20,7 +20,8 @@
 #include "base/wire.h"
 #include "comm/bootstrap/handshake.h"
 #include "comm/bootstrap/node.h"
-#include "sys/real_socket.h"
+#include "comm/bootstrap/reaching.h"
+#include "sys/own_address.h"
 #include "sys/real_world.h"
 #include "sys/tcp_socket.h"
 #include "sys/thread.h"
@@ -125,7 +126,7 @@ Result<Welcome*> Welcome::of_this_process(const Settings& settings, const Invite
   BootstrapOptions guests{.interface = options.interface, .timeout_ns = 0};
   UNISONO_TRY(fill_from_settings(settings, guests));
   sys::Address where{guests.interface, 0};
-  if (where.host.empty()) where.host = sys::first_host_address();
+  if (where.host.empty()) where.host = sys::own_address();
   UNISONO_ASSIGN(auto listener, world->listen(where));
   UNISONO_ASSIGN(std::string secret, sys::random_secret());
   UNISONO_ASSIGN(auto doorkeeper,
@@ -256,12 +257,15 @@ sys::Task<Result<std::unique_ptr<Channel>>> Visit::reach() {
   const Key key = enrolment_key(options_.secret, options_.shared_key);
   const WireProtection wire{options_.protection, options_.protects_loopback};
   std::string why;
+  Reaching reaching(options_.rank, "the process that made the invitation", place_.address.text(),
+                    true);
   while (world_.now_ns() < deadline_ns_) {
     const std::int64_t attempt_ns = std::min(deadline_ns_, world_.now_ns() + attempt_timeout_ns);
     Refusal refusal = Refusal::none;
     Result<std::unique_ptr<sys::Stream>> stream =
         co_await world_.connect(place_.address, attempt_ns);
     if (stream.ok()) {
+      reaching.succeeded();
       Result<std::unique_ptr<Channel>> channel = co_await prove_to_server(
           world_, std::move(*stream), Purpose::enrolment, key, wire, attempt_ns, refusal);
       if (channel.ok() || refusal == Refusal::disagree) co_return std::move(channel);
@@ -277,6 +281,7 @@ sys::Task<Result<std::unique_ptr<Channel>>> Visit::reach() {
       co_return environment_error(
           "the invitation's secret is not that of the process that listens at ",
           place_.address.text(), "; use the newest invitation");
+    if (const auto given_up = reaching.failed(why, world_.now_ns())) co_return *given_up;
     const std::int64_t wait_ns = refusal == Refusal::dropped ? short_pause_ns : pause_ns;
     sys::Wait pause(world_.scheduler(), std::min(deadline_ns_, world_.now_ns() + wait_ns));
     co_await pause;
@@ -333,6 +338,7 @@ Result<std::optional<RendezvousListener>> follow_invitation(BootstrapOptions& op
   UNISONO_ASSIGN(auto world, sys::RealWorld::create());
   Visit visit(*world, options, std::move(place));
   UNISONO_ASSIGN(options.rendezvous, world->run(visit.run()));
+  options.is_listening = true;
   return visit.take_listener();
 }
 

@@ -113,7 +113,8 @@ Result<std::shared_ptr<Job>> Job::join_in(const Surroundings& surroundings,
 }
 
 Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
-                                       std::optional<RendezvousListener> listener) {
+                                       std::optional<RendezvousListener> listener,
+                                       bool is_listening) {
   UNISONO_ASSIGN(std::shared_ptr<Job> job, make(options));
   UNISONO_ASSIGN(BootstrapOptions bootstrap_options,
                  bootstrap_options_from_settings(job->settings(),
@@ -123,7 +124,8 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
                                                   .secret = options.secret,
                                                   .interface = options.interface,
                                                   .timeout_ns = options.bootstrap_timeout.count(),
-                                                  .shared_key = options.shared_key}));
+                                                  .shared_key = options.shared_key,
+                                                  .is_listening = is_listening}));
   if (bootstrap_options.world_size > 1) {
     if (is_invitation(bootstrap_options.rendezvous)) {
       UNISONO_ASSIGN(listener, follow_invitation(bootstrap_options));

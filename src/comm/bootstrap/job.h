@@ -33,9 +33,11 @@ struct Surroundings {
 class Job {
  public:
   // Bootstraps, checks that all ranks agree on what they must agree on, and makes the transports.
-  // `listener` is rank 0's, if a launcher had it made before.
+  // `listener` is rank 0's, if a launcher had it made before, and `is_listening` says so to the
+  // other ranks (BootstrapOptions).
   static Result<std::shared_ptr<Job>> join(const InitOptions& options,
-                                           std::optional<RendezvousListener> listener = {});
+                                           std::optional<RendezvousListener> listener = {},
+                                           bool is_listening = false);
   static Result<std::shared_ptr<Job>> join_in(const Surroundings& surroundings,
                                               const InitOptions& options);
   sys::World& sys_world() const { return *sys_world_; }

@@ -11,6 +11,7 @@
 #include "comm/bootstrap/handshake.h"
 #include "comm/bootstrap/host_rendezvous.h"
 #include "comm/bootstrap/join.h"
+#include "comm/bootstrap/reaching.h"
 #include "comm/bootstrap/reception.h"
 
 namespace unisono::comm {
@@ -29,7 +30,8 @@ class Joining {
         options_(std::move(options)),
         self_(std::move(self)),
         listener_(std::move(listener)),
-        deadline_ns_(world.now_ns() + options_.timeout_ns) {}
+        deadline_ns_(world.now_ns() + options_.timeout_ns),
+        reaching_(options_.rank, "rank 0", options_.rendezvous, options_.is_listening) {}
 
   sys::Task<Result<Joined>> run();
 
@@ -79,6 +81,7 @@ class Joining {
   const SelfDescription self_;
   std::unique_ptr<sys::Listener> listener_;
   const std::int64_t deadline_ns_;
+  Reaching reaching_;
   RendezvousPlace place_;
   std::optional<TreePlace> tree_;
   std::string secret_;

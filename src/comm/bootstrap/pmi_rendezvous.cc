@@ -98,6 +98,7 @@ Status hear(PmiClient& client, const std::string& key, BootstrapOptions& options
   const std::size_t comma = std::min(told.rfind(','), told.size());
   const std::string secret = told.substr(std::min(comma + 1, told.size()));
   options.rendezvous = told.substr(0, comma);
+  options.is_listening = true;
   const auto place = parse_rendezvous(options.rendezvous);
   if (!place.ok() || place->is_file || secret.empty())
     return peer_error(0,

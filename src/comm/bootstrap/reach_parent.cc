@@ -84,6 +84,7 @@ sys::Task<Result<std::unique_ptr<Channel>>> Joining::connect(const Step& step,
   if (!address.ok()) co_return address.take_error();
   Result<std::unique_ptr<sys::Stream>> stream = co_await world_.connect(*address, deadline_ns);
   if (!stream.ok()) co_return stream.take_error();
+  if (!step.is_host) reaching_.succeeded();
   const Key key = own_key();
   Result<std::unique_ptr<Channel>> channel = co_await prove_to_server(
       world_, std::move(*stream), Purpose::enrolment, key, wire(), deadline_ns, refusal);
@@ -99,6 +100,7 @@ sys::Task<Result<Directions>> Joining::visit(const Step& step, std::int64_t dead
   if (!address.ok()) co_return address.take_error();
   Result<std::unique_ptr<sys::Stream>> stream = co_await world_.connect(*address, deadline_ns);
   if (!stream.ok()) co_return stream.take_error();
+  if (!step.is_host) reaching_.succeeded();
   const Visitor asked{static_cast<std::uint32_t>(options_.rank),
                       static_cast<std::uint32_t>(options_.world_size)};
   const Key key = own_key();
@@ -231,6 +233,8 @@ sys::Task<Status> Joining::reach_parent() {
       gathers_ = false;
     else if (refusal == Refusal::secret && !place_.is_file)
       co_return environment_error(why);
+    if (!step.is_host)
+      if (const auto given_up = reaching_.failed(why, world_.now_ns())) co_return *given_up;
     // Strangers may have taken this rank's place; the next attempt may have more luck.
     if (refusal == Refusal::dropped) pause_ns = first_pause_ns;
     waited = co_await pause(pause_ns);
