@@ -248,6 +248,8 @@ class Connection {
   // told a fault (its culprit is named) or sent what it must not, or this end was aborted. That the
   // peer has left is no error here: a rank that has done its part may go, and what it put stays.
   virtual Status progress() = 0;
+  // As progress(), but leaves it to the next Transport::sleep() to find what has come meanwhile.
+  virtual Status progress_known() { return progress(); }
   // When progress() is wanted next though no event will tell, by the steady clock.
   virtual std::int64_t next_due_ns() const { return INT64_MAX; }
   // As progress(), and fails when the peer has left or died. For a connection whose message or
@@ -284,6 +286,10 @@ class Transport {
   virtual std::string_view name() const = 0;
   // A descriptor that polls as readable when progress() has something to do; -1 if there is none.
   virtual int event_descriptor() const { return -1; }
+  // Sleeps until progress() has something to do, at most so long. Connection::progress_known() then
+  // does what the sleep found. False at once where that takes more than one system call: the caller
+  // then sleeps on the descriptor. Thread-safe.
+  virtual bool sleep(std::int64_t) { return false; }
 
   // What a peer needs to reach this one, opaque, at most max_address_bytes; travels in the
   // bootstrap.

@@ -62,6 +62,10 @@ class InterposedConnection final : public Connection {
     UNISONO_TRY(inner_->progress());
     return move();
   }
+  Status progress_known() override {
+    UNISONO_TRY(inner_->progress_known());
+    return move();
+  }
   std::int64_t next_due_ns() const override;
   Status check_peer() override {
     UNISONO_TRY(inner_->check_peer());

@@ -14,6 +14,7 @@ class InterposedTransport final : public Transport {
   std::string_view name() const override { return inner_->name(); }
   std::string address() const override { return inner_->address(); }
   int event_descriptor() const override { return inner_->event_descriptor(); }
+  bool sleep(std::int64_t at_most_ns) override { return inner_->sleep(at_most_ns); }
   Status progress() override { return inner_->progress(); }
 
   Result<std::unique_ptr<Connection>> connect(const ConnectionRequest& request) override {

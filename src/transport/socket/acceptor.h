@@ -24,12 +24,12 @@ class Stranger {
   Stranger(sys::Socket socket, Poller& poller, std::int64_t now_ns)
       : messages(std::move(socket)), accepted_ns_(now_ns), poller_(poller) {}
   ~Stranger() {
-    if (messages.socket()) poller_.remove(messages.socket());
+    if (messages.socket()) poller_.remove(messages.socket(), readiness);
   }
   std::int64_t age_ns(std::int64_t now_ns) const { return now_ns - accepted_ns_; }
   // For one that has proved the key.
   SmallMessages take_messages() {
-    poller_.remove(messages.socket());
+    poller_.remove(messages.socket(), readiness);
     return std::move(messages);
   }
 

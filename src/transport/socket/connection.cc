@@ -63,7 +63,11 @@ class SocketConnection final : public Connection {
   Status read_peer(void*, std::uint64_t, std::size_t) override {
     return bug("the memory of rank ", peer_, " cannot be read over a socket");
   }
-  Status progress() override;
+  Status progress() override {
+    hub_->poller().poll();
+    return progress_known();
+  }
+  Status progress_known() override;
   Status check_peer() override;
   bool is_unanswered() override;
   void abort(Fault fault) override;
@@ -239,8 +243,7 @@ Status SocketConnection::state() const {
   return {};
 }
 
-Status SocketConnection::progress() {
-  hub_->poller().poll();
+Status SocketConnection::progress_known() {
   const std::lock_guard lock(mutex_);
   if (outbox_) {
     if (!violation_ && receives_) {

@@ -27,10 +27,11 @@ FrameReader::Room FrameReader::room() {
     begin_ = 0;
   }
   const std::size_t left = payload_left();
-  return {.payload = left > 0 ? place_ + payload_done_ : nullptr,
-          .payload_bytes = left,
-          .buffer = buffer_.data() + end_,
-          .buffer_bytes = buffer_.size() - end_};
+  return {
+      .payload = left > 0 ? place_ + payload_done_ : nullptr,
+      .payload_bytes = left,
+      .buffer = buffer_.data() + end_,
+      .buffer_bytes = (left > 0 ? std::max(behind_payload_bytes, end_) : buffer_.size()) - end_};
 }
 
 void FrameReader::took(std::size_t bytes) {

@@ -55,8 +55,11 @@ class FrameReader {
   bool is_answer() const { return current_ && current_->type == Frame::Type::answer; }
 
  private:
-  // Bytes that are read along with a head are copied to their place: few, so at most so many.
-  static constexpr std::size_t buffer_bytes = std::size_t{1} << 10;
+  // Bytes that are read along with a head are copied to their place, so at most so many: a message
+  // of 4 KiB with its heads and seals, for which another system call would cost more. Behind a
+  // payload that is read to its place, what begins the next one.
+  static constexpr std::size_t buffer_bytes = std::size_t{4352};
+  static constexpr std::size_t behind_payload_bytes = std::size_t{1} << 10;
   using SealTag = std::span<const std::byte, sys::Seal::tag_bytes>;
 
   Result<std::optional<Frame>> next_head();

@@ -22,7 +22,7 @@ iovec part_of(const std::byte* data, std::size_t bytes) {
 
 Stream::Stream(sys::Socket socket, Poller& poller) : socket_(std::move(socket)), poller_(poller) {}
 
-Stream::~Stream() { poller_.remove(socket_); }
+Stream::~Stream() { poller_.remove(socket_, readiness_); }
 
 Status Stream::seal(const JoinedStream& how) {
   using sys::Seal;

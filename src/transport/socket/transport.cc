@@ -18,6 +18,7 @@ class SocketTransport final : public Transport {
   std::string_view name() const override { return "socket"; }
   std::string address() const override { return hub_->address(); }
   int event_descriptor() const override { return hub_->poller().descriptor(); }
+  bool sleep(std::int64_t at_most_ns) override { return hub_->poller().wait(at_most_ns); }
   Status progress() override {
     hub_->progress();
     return {};
