@@ -86,6 +86,7 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                          .communicator = core->id,
                          .group = core->group_name,
                          .spins = spins_of(*job),
+                         .adapts_spins = job->settings().integer(Setting::spin) < 0,
                          .longest_sleep_ns = comm::Backoff::longest_sleep_of(
                              job->ranks_on_host() / std::max(job->sys_world().processors(), 1)),
                          .record_slots = static_cast<std::size_t>(std::max<std::int64_t>(

@@ -100,6 +100,8 @@ class Execution {
   // Whether an event may end what the last poll() found waiting, as far as this engine knows:
   // messages through shared memory have none.
   virtual bool awaits_event() const { return true; }
+  // Whether something else may end it, too.
+  virtual bool awaits_memory() const { return true; }
   // In which the thread that polled the last call combined data, in pieces of at least
   // least_measured_bytes; 0 where this engine does not measure it.
   virtual std::int64_t reducing_ns() const { return 0; }

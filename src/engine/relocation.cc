@@ -37,6 +37,7 @@ class Relocated final : public Execution {
   std::vector<Waiting> waits() const override { return inner_->waits(); }
   bool awaits(int peer) const override { return inner_->awaits(peer); }
   bool awaits_event() const override { return inner_->awaits_event(); }
+  bool awaits_memory() const override { return inner_->awaits_memory(); }
   std::int64_t reducing_ns() const override { return inner_->reducing_ns(); }
   trace::ChosenPath path(const Arguments& arguments) const override {
     return inner_->path(arguments);

@@ -2,12 +2,14 @@
 
 #include <poll.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <ctime>
 #include <thread>
+#include <utility>
 
 #include "base/try.h"
 #include "sys/host.h"
@@ -49,6 +51,14 @@ Result<std::unique_ptr<Thread>> RealWorld::start_thread(std::string_view what,
 std::unique_ptr<Condition> RealWorld::make_condition() { return std::make_unique<RealCondition>(); }
 
 void RealWorld::yield() { sched_yield(); }
+
+std::int64_t RealWorld::lost_turns() {
+  thread_local std::int64_t known = -1;
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  const std::int64_t before = std::exchange(known, usage.ru_nivcsw);
+  return before < 0 ? 0 : known - before;
+}
 
 void RealWorld::sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors) {
   const std::int64_t ns = std::max<std::int64_t>(at_most_ns, 0);

@@ -40,6 +40,7 @@ class RealWorld final : public World {
                                                std::function<void()> run) override;
   std::unique_ptr<Condition> make_condition() override;
   void yield() override;
+  std::int64_t lost_turns() override;
   void sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors) override;
   Result<std::shared_ptr<std::byte>> share_memory(const std::string& name,
                                                   std::size_t bytes) override;

@@ -167,6 +167,9 @@ class World {
   virtual std::unique_ptr<Condition> make_condition() = 0;
   // Lets others have the processor.
   virtual void yield() = 0;
+  // How many times, since it last asked, the calling thread has lost the processor to others though
+  // it had more to do.
+  virtual std::int64_t lost_turns() { return 0; }
   // At most so long; with descriptors (eight at most), until one polls as readable.
   virtual void sleep(std::int64_t at_most_ns, std::span<const int> event_descriptors = {}) = 0;
   // Whether time is the machine's, so that the processor's counter measures it.

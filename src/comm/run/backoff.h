@@ -12,21 +12,31 @@
 // its peers wait, sleep, and are late in turn: 64 ranks on 64 such cores took 5 ms for a few bytes.
 //
 // Where an event ends the sleep (a message over a socket), sleeping costs a few tens of us at any
-// length. So who may be woken spins for about as long only: a hop over a fast network is over by
-// then, and for a slower one the core serves others, the kernel's side of the sockets among them.
+// length. So such a wait spins for about as long only, if at all (spin_choice.h), and does not
+// yield: it sleeps at once for as long as it may, in one system call that finds the message, too.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "comm/run/spin_choice.h"
 #include "sys/world.h"
 
 namespace unisono::comm {
+
+// What ends a wait.
+enum class WokenBy : std::uint8_t {
+  time,    // nothing wakes the thread: it awaits what a rank of this host stores
+  either,  // that, or an event
+  event,   // an event alone
+};
 
 class Backoff {
  public:
   // Polls without progress before it sleeps, where it does not spin.
   static constexpr int oversubscribed_yields = 20;
+  // Polls before a sleep for events: what the first one takes from the sockets, the second sees.
+  static constexpr int polls_between_sleeps = 2;
 
   static constexpr std::int64_t longest_sleep_ns = 500'000;
   // The same where so many ranks share a core.
@@ -34,35 +44,55 @@ class Backoff {
     return longest_sleep_ns * std::max<std::int64_t>(ranks_per_core, few_per_core) / few_per_core;
   }
 
+  // `choice` decides whether a wait for events spins.
+  Backoff(sys::World& world, SpinChoice& choice, std::int64_t longest_ns = longest_sleep_ns)
+      : world_(world), own_(0, false), choice_(choice), longest_ns_(longest_ns) {}
   Backoff(sys::World& world, int spins, std::int64_t longest_ns = longest_sleep_ns)
-      : world_(world), spins_(spins), longest_ns_(longest_ns) {}
-
-  // The spins where an event can end the sleep, if there are `spins` where only shared memory is
-  // awaited. A poll of sockets takes some 0.5 us.
-  static int spins_before_events(int spins) { return spins / 64; }
+      : world_(world), own_(spins, false), choice_(own_), longest_ns_(longest_ns) {}
+  Backoff(const Backoff&) = delete;
+  Backoff& operator=(const Backoff&) = delete;
 
   void reset() {
+    if (polls_ > 0 && woken_by_ != WokenBy::time && spins_ > 0 && polls_ <= spins_)
+      choice_.came([this] { return world_.lost_turns(); });
     polls_ = 0;
+    polls_since_sleep_ = 0;
     sleep_ns_ = 0;
+  }
+
+  // Whether the next poll should ask the system what has come: not where a sleep follows, which
+  // finds it.
+  bool looks() const {
+    if (polls_ == 0) return choice_.spins_next();
+    return woken_by_ == WokenBy::time ? SpinChoice::looks_for_others(polls_) : polls_ < spins_;
   }
 
   // One wait, after a poll that moved nothing.
   void step() {
     step([this](std::int64_t ns) { world_.sleep(ns); });
   }
-  // sleep(ns) sleeps at most so long; is_woken: until an event, if one comes.
+  // sleep(ns) sleeps at most so long, or until an event.
   template <class Sleep>
-  void step(Sleep sleep, bool is_woken = false) {
+  void step(Sleep sleep, WokenBy woken_by = WokenBy::time) {
     ++polls_;
-    const int spins = is_woken ? spins_before_events(spins_) : spins_;
-    const int yields = is_woken ? woken_yields : spins_ > 0 ? idle_yields : oversubscribed_yields;
-    if (polls_ <= spins) {
+    ++polls_since_sleep_;
+    const bool is_woken = woken_by != WokenBy::time;
+    if (polls_ == 1 || is_woken != (woken_by_ != WokenBy::time))
+      spins_ = is_woken ? choice_.begin(is_woken) : choice_.spins();
+    woken_by_ = woken_by;
+    if (polls_ <= spins_) {
       pause();
-    } else if (polls_ <= spins + yields) {
+    } else if (!is_woken && polls_ <= spins_ + (spins_ > 0 ? idle_yields : oversubscribed_yields)) {
       world_.yield();
+    } else if (is_woken && polls_since_sleep_ < polls_between_sleeps) {
+      pause();
     } else {
-      sleep_ns_ = sleep_ns_ == 0 ? first_sleep_ns : sleep_ns_ * 2;
-      if (sleep_ns_ > longest_ns_) sleep_ns_ = longest_ns_;
+      if (is_woken && spins_ > 0 && sleep_ns_ == 0) choice_.in_vain();
+      sleep_ns_ = woken_by == WokenBy::event ? longest_ns_
+                  : sleep_ns_ == 0           ? first_sleep_ns
+                                             : sleep_ns_ * 2;
+      sleep_ns_ = std::min(sleep_ns_, longest_ns_);
+      polls_since_sleep_ = 0;
       sleep(sleep_ns_);
     }
   }
@@ -77,14 +107,17 @@ class Backoff {
 
  private:
   static constexpr int idle_yields = 20'000;
-  static constexpr int woken_yields = 20;
   static constexpr std::int64_t first_sleep_ns = 20'000;
   static constexpr std::int64_t few_per_core = 8;
 
   sys::World& world_;
-  int spins_;
+  SpinChoice own_;
+  SpinChoice& choice_;
   std::int64_t longest_ns_;
+  WokenBy woken_by_ = WokenBy::time;
+  int spins_ = 0;  // of this wait
   std::int64_t polls_ = 0;
+  std::int64_t polls_since_sleep_ = 0;
   std::int64_t sleep_ns_ = 0;
 };
 

@@ -126,22 +126,31 @@ Status Connections::progress() {
     for (Entry* entry : all_)
       if (!entry->ready) UNISONO_TRY(entry->transport->progress());
   std::int64_t due_ns = INT64_MAX;
-  if (unmapped)
+  if (unmapped) {
+    // Relaxed, as below: who has slept otherwise looks again before it sleeps.
+    const bool looks = must_look_.exchange(false, std::memory_order_relaxed) || looks_;
     for (Entry* entry : all_) {
       if (!entry->ready) continue;
-      UNISONO_TRY(entry->connection->progress());
-      due_ns = std::min(due_ns, entry->connection->next_due_ns());
+      transport::Connection& connection = *entry->connection;
+      UNISONO_TRY(looks ? connection.progress() : connection.progress_known());
+      due_ns = std::min(due_ns, connection.next_due_ns());
+      if (connection.host_link() == nullptr && job_->event_descriptors().size() == 1)
+        sleeper_.store(entry->transport, std::memory_order_relaxed);
     }
+  }
   has_events_.store(unmapped, std::memory_order_relaxed);
   next_due_ns_.store(due_ns, std::memory_order_relaxed);
   return {};
 }
 
 // Messages through shared memory wake nobody, hence the bound.
-void Connections::sleep(std::int64_t at_most_ns) const {
+void Connections::sleep(std::int64_t at_most_ns) {
   const std::int64_t due_ns = next_due_ns_.load(std::memory_order_relaxed);
   sys::World& world = job_->sys_world();
   const std::int64_t ns = std::clamp<std::int64_t>(due_ns - world.now_ns(), 0, at_most_ns);
+  transport::Transport* const sleeper = sleeper_.load(std::memory_order_relaxed);
+  if (has_events() && sleeper != nullptr && sleeper->sleep(ns)) return;
+  must_look_.store(true, std::memory_order_relaxed);
   world.sleep(
       ns, has_events() ? std::span<const int>(job_->event_descriptors()) : std::span<const int>());
 }

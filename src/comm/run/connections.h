@@ -38,7 +38,10 @@ class Connections : public engine::Resources {
   // Whether a message may come that ends a sleep: one of another host. Any thread.
   bool has_events() const { return has_events_.load(std::memory_order_relaxed); }
   // Sleeps until something may be there for progress(), but no longer. Any thread.
-  void sleep(std::int64_t at_most_ns) const;
+  void sleep(std::int64_t at_most_ns);
+  // Whether progress() asks the system what has come. Not where sleep() follows, which finds it in
+  // the same system call. For the thread that drives.
+  void set_looks(bool looks) { looks_ = looks; }
 
   // Looks whether an awaited peer is still alive.
   Status check_peer(int peer);
@@ -101,6 +104,11 @@ class Connections : public engine::Resources {
   // As the last progress() found them; hints for waiting, hence relaxed.
   std::atomic<bool> has_events_{false};
   std::atomic<std::int64_t> next_due_ns_{INT64_MAX};
+  // The transport whose sleep ends for all events that there are; nullptr: there is none.
+  std::atomic<transport::Transport*> sleeper_{nullptr};
+  // What a sleep of another kind has left to be found.
+  std::atomic<bool> must_look_{true};
+  bool looks_ = true;
   bool aborted_ = false;
   transport::Fault fault_;
   struct FreeScratch {

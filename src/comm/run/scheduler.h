@@ -40,6 +40,7 @@ class Scheduler {
     std::uint64_t communicator = 0;
     std::string group;
     int spins = 1000;
+    bool adapts_spins = false;  // see SpinChoice
     std::int64_t longest_sleep_ns = Backoff::longest_sleep_ns;
     std::size_t record_slots = 1024;
     // Called once, on the thread that drives, when the communicator has failed and the record is
@@ -104,6 +105,9 @@ class Scheduler {
   sys::World& world() const { return world_; }
 
  private:
+  // Looking at the clock costs some 25 ns; every 64th idle poll is often enough.
+  static constexpr std::int64_t rounds_between_looks = 64;
+
   bool try_lock_progress() { return !progress_lock_.exchange(true, std::memory_order_acquire); }
   void unlock_progress() { progress_lock_.store(false, std::memory_order_release); }
 
@@ -114,13 +118,11 @@ class Scheduler {
   Status wait_after_inline(PreparedCall& call, const Status& status);
   // Polls a call that its first poll did not complete. Returns whether it is complete.
   bool spin_inline(PreparedCall& call, Status& status);
-  // Whether an event may end the wait. Messages through shared memory wake nobody: a rank with a
-  // core of its own that slept while waiting for one would be late by some 70 us.
-  bool may_be_woken(const engine::Execution& execution) const {
-    return connections_.has_events() && execution.awaits_event();
-  }
+  // What ends the wait. Messages through shared memory wake nobody: a rank with a core of its own
+  // that slept while waiting for one would be late by some 70 us.
+  WokenBy woken_by(const engine::Execution& execution) const;
   // The same of all that runs; with the lock.
-  bool may_be_woken() const;
+  WokenBy woken_by() const;
   // Whether a neighbour that it waits for has not come to the call and does not rest.
   bool awaits_absent(const PreparedCall& call) const;
   // Oversubscribed: yields, unless the ranks that the call waits for run on other cores.
@@ -221,6 +223,7 @@ class Scheduler {
   std::atomic<int> waiters_{0};  // threads inside run() or wait()
   std::atomic<bool> failed_{false};
 
+  SpinChoice spin_;
   // With the lock only.
   sys::CallClock clock_;
   std::int64_t connecting_seen_ns_ = 0;  // by calls that have ended

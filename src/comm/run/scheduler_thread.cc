@@ -69,29 +69,16 @@ void Scheduler::start_progress_thread() {
   fail(error);
 }
 
-void Scheduler::advance(Backoff& backoff) {
-  bool moved = false;
-  bool is_woken = false;
-  if (try_lock_progress()) {
-    moved = round();
-    is_woken = may_be_woken();
-    unlock_progress();
-  }
-  if (moved)
-    backoff.reset();
-  else
-    backoff.step([this](std::int64_t ns) { connections_.sleep(ns); }, is_woken);
-}
-
 void Scheduler::help() {
   if (!try_lock_progress()) return;
+  connections_.set_looks(true);
   round();
   unlock_progress();
 }
 
 void Scheduler::run_progress_thread() {
   set_log_rank(options_.rank);
-  Backoff backoff(world_, options_.spins, options_.longest_sleep_ns);
+  Backoff backoff(world_, spin_, options_.longest_sleep_ns);
   std::int64_t looked_ns = now_ns();
   std::unique_lock lock(thread_mutex_);
   while (!stopping_) {

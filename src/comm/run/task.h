@@ -31,6 +31,10 @@ struct Task : PreparedCall {
     bool is_send = false;
   };
   std::vector<Part> parts;
+  // The host does not see a call on a stream start.
+  void set_started() {
+    entry.state = arguments.is_on_stream() ? trace::State::scheduled : trace::State::started;
+  }
   // What the record says of a collective: the host does not see a call on a stream start.
   trace::Entry recorded() const {
     trace::Entry out = entry;

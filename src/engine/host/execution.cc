@@ -260,4 +260,10 @@ bool HostExecution::awaits_event() const {
                              [](const ThreadBlockRun& block) { return block.awaits_event(); });
 }
 
+bool HostExecution::awaits_memory() const {
+  return runs_short() || one_sided_.has_partners() ||
+         std::ranges::any_of(call_.blocks,
+                             [](const ThreadBlockRun& block) { return block.awaits_memory(); });
+}
+
 }  // namespace unisono::engine

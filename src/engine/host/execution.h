@@ -21,6 +21,7 @@ class HostExecution : public Execution {
   std::vector<Waiting> waits() const override;
   bool awaits(int peer) const override;
   bool awaits_event() const override;
+  bool awaits_memory() const override;
   std::int64_t reducing_ns() const override { return call_.arithmetic.meter().total_ns(); }
   trace::ChosenPath path(const Arguments&) const override {
     return {.slots = slots_, .chunk_bytes = static_cast<std::uint32_t>(slot_payload_bytes_)};

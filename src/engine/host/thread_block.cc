@@ -91,6 +91,22 @@ bool ThreadBlockRun::awaits_event() const {
   }
 }
 
+bool ThreadBlockRun::awaits_memory() const {
+  switch (waiting_.kind) {
+    case Waiting::Kind::nothing:
+    case Waiting::Kind::dependency:  // of a thread block that waits itself
+      return false;
+    case Waiting::Kind::message:
+      return !recv_->has_events();
+    case Waiting::Kind::credit:
+    case Waiting::Kind::destination:
+    case Waiting::Kind::consumption:
+      return send_ == nullptr || !send_->has_events();
+    default:
+      return true;
+  }
+}
+
 bool ThreadBlockRun::block_on(Waiting::Kind kind, std::uint64_t expected, std::uint64_t got,
                               int peer) {
   waiting_ = {.kind = kind,

@@ -66,6 +66,8 @@ class ThreadBlockRun {
   const Waiting& waiting() const { return waiting_; }
   // Whether an event may end that.
   bool awaits_event() const;
+  // Whether something else may end it, which wakes nobody.
+  bool awaits_memory() const;
   const plan::ThreadBlock& plan() const { return *block_; }
   // nullptr until it is connected.
   transport::SendFifo* send_fifo() const { return send_; }
