@@ -27,11 +27,10 @@ FrameReader::Room FrameReader::room() {
     begin_ = 0;
   }
   const std::size_t left = payload_left();
-  return {
-      .payload = left > 0 ? place_ + payload_done_ : nullptr,
-      .payload_bytes = left,
-      .buffer = buffer_.data() + end_,
-      .buffer_bytes = (left > 0 ? std::max(behind_payload_bytes, end_) : buffer_.size()) - end_};
+  return {.payload = left > 0 ? place_ + payload_done_ : nullptr,
+          .payload_bytes = left,
+          .buffer = buffer_.data() + end_,
+          .buffer_bytes = std::max(read_ahead_, end_) - end_};
 }
 
 void FrameReader::took(std::size_t bytes) {
@@ -82,6 +81,8 @@ Result<std::optional<Frame>> FrameReader::next() {
     UNISONO_ASSIGN(current_, next_head());
     if (!current_) return std::optional<Frame>();
     payload_done_ = 0;
+    if (current_->bytes > 0)
+      read_ahead_ = current_->bytes > buffer_.size() ? head_buffer_bytes : buffer_.size();
     auto place = place_of(*current_);
     if (!place.ok()) current_.reset();
     UNISONO_ASSIGN(place_, std::move(place));

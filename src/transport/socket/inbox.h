@@ -56,10 +56,11 @@ class FrameReader {
 
  private:
   // Bytes that are read along with a head are copied to their place, so at most so many: a message
-  // of 4 KiB with its heads and seals, for which another system call would cost more. Behind a
-  // payload that is read to its place, what begins the next one.
+  // of 4 KiB with its heads and seals, for which another system call would cost more. Where the
+  // last payload was longer, the next one is, too: then what begins it, and the rest goes to its
+  // place at once (copying 4 KiB of each piece of a long put costs 8 % of its CPU time).
   static constexpr std::size_t buffer_bytes = std::size_t{4352};
-  static constexpr std::size_t behind_payload_bytes = std::size_t{1} << 10;
+  static constexpr std::size_t head_buffer_bytes = std::size_t{1} << 10;
   using SealTag = std::span<const std::byte, sys::Seal::tag_bytes>;
 
   Result<std::optional<Frame>> next_head();
@@ -81,8 +82,9 @@ class FrameReader {
   std::array<std::byte, buffer_bytes> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
-  std::optional<Frame> current_;  // its payload is under way
-  std::byte* place_ = nullptr;    // of that payload
+  std::size_t read_ahead_ = buffer_bytes;  // how much of the buffer is used
+  std::optional<Frame> current_;           // its payload is under way
+  std::byte* place_ = nullptr;             // of that payload
   std::size_t payload_done_ = 0;
 };
 
