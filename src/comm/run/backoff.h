@@ -64,7 +64,8 @@ class Backoff {
   // finds it.
   bool looks() const {
     if (polls_ == 0) return choice_.spins_next();
-    return woken_by_ == WokenBy::time ? SpinChoice::looks_for_others(polls_) : polls_ < spins_;
+    return woken_by_ == WokenBy::time ? SpinChoice::looks_for_others(polls_)
+                                      : polls_ < spins_ + yields();
   }
 
   // One wait, after a poll that moved nothing.
@@ -82,7 +83,7 @@ class Backoff {
     woken_by_ = woken_by;
     if (polls_ <= spins_) {
       pause();
-    } else if (!is_woken && polls_ <= spins_ + (spins_ > 0 ? idle_yields : oversubscribed_yields)) {
+    } else if (polls_ <= spins_ + yields()) {
       world_.yield();
     } else if (is_woken && polls_since_sleep_ < polls_between_sleeps) {
       pause();
@@ -106,6 +107,12 @@ class Backoff {
   }
 
  private:
+  // What may end for shared memory, too, is not over with an event: one-sided steps of long calls,
+  // which cost less CPU time where more has come before they look.
+  int yields() const {
+    if (woken_by_ == WokenBy::event) return 0;
+    return woken_by_ == WokenBy::time && spins_ > 0 ? idle_yields : oversubscribed_yields;
+  }
   static constexpr int idle_yields = 20'000;
   static constexpr std::int64_t first_sleep_ns = 20'000;
   static constexpr std::int64_t few_per_core = 8;
