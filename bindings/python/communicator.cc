@@ -12,21 +12,15 @@
 
 #include "bind.h"
 #include "call.h"
-#include "comm/bootstrap/bootstrap.h"
 #include "comm/core.h"
 #include "convert.h"
 #include "interrupt.h"
-#include "sys/own_address.h"
+#include "listener.h"
 
 namespace nb = nanobind;
 
 namespace unisono::python {
 namespace {
-
-// Taken by the first init that gets it.
-struct Listener {
-  std::optional<comm::RendezvousListener> held;
-};
 
 Communicator init(int rank, int world_size, std::string rendezvous, std::string secret,
                   std::string node, std::string interface, std::string transport, double timeout,
@@ -143,21 +137,6 @@ void bind_memory(nb::module_& module) {
 }  // namespace
 
 void bind_communicator(nb::module_& module) {
-  nb::class_<Listener>(module, "RendezvousListener")
-      .def(
-          "__init__",
-          [](Listener* self, const std::string& interface, int port) {
-            new (self) Listener{take(comm::RendezvousListener::open(interface, port))};
-          },
-          nb::arg("interface") = "", nb::arg("port") = 0)
-      .def_prop_ro("rendezvous", [](const Listener& self) {
-        return self.held ? self.held->rendezvous() : std::string();
-      });
-  module.def(
-      "own_address", [](const std::string& towards) { return sys::own_address(towards); },
-      nb::arg("towards") = "");
-  module.def("make_secret", [] { return take(comm::make_secret()); });
-
   bind_memory(module);
   nb::class_<Work>(module, "Work")
       .def("test", [](Work& work) { return without_gil([&] { return work.test(); }); })

@@ -14,6 +14,7 @@ NB_MODULE(_unisono, module) {
   answer_exceptions();
   bind_buffer(module);
   bind_call(module);
+  bind_meeting(module);
   bind_communicator(module);
   bind_cuda(module);
   bind_exit(module);

@@ -181,5 +181,17 @@ def own_address(towards: str = "") -> str:
     its default route, or that of an interface. docs/how-to/hosts.md has the rule. It is logged.
     """
 
+def meet(
+    store: object, key: str, rank: int, interface: str, has_secret: bool
+) -> tuple[RendezvousListener | None, str, str]:
+    """Rank 0's listener, where it listens, and the secret that it made, if it made one.
+
+    Collective. The store has a name, for errors, and set(key, value), wait(key) and get(key), whose
+    exceptions are raised (unisono._through_store.Meeting).
+    """
+
+def forgotten_meeting() -> str:
+    """What rank 0 sets the key to once all ranks have joined, for the secret to go."""
+
 def make_secret() -> str:
     """A fresh secret from the kernel's random numbers, 64 hexadecimal digits."""

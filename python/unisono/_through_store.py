@@ -4,14 +4,14 @@ The store only holds the address where rank 0 listens, and the secret that each 
 there, so the job is no stronger than the store.
 """
 
+from __future__ import annotations
+
 import contextlib
-import json
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
 
 from unisono import _unisono as native
-from unisono.errors import MachineError, PeerError
 
 _SECRETS = ("UNISONO_SECRET", "UNISONO_SECRET_FILE")
 
@@ -30,6 +30,21 @@ class Store(Protocol):
 
     def get(self, key: str) -> bytes:
         """The value of a key that is set."""
+
+
+class Meeting(Protocol):
+    """A store of strings that all ranks share, and that knows its own timeout."""
+
+    name: str  # for errors
+
+    def set(self, key: str, value: str) -> object:
+        """Makes a value, a word, readable for all ranks."""
+
+    def wait(self, key: str) -> object:
+        """Returns when the key is set; raises at a deadline."""
+
+    def get(self, key: str) -> str:
+        """The value of a key that has been waited for."""
 
 
 class Met(NamedTuple):
@@ -77,52 +92,49 @@ def meet(
     """Rank 0 listens on `interface` and makes a secret; the others read both from the store.
 
     Raises:
-        PeerError: Rank 0 could not listen.
-        MachineError: Rank 0 could not, or the store holds something else.
+        PeerError: Rank 0 could not listen, or the store holds something else.
+        MachineError: This rank is 0 and could not, or only rank 0 has a secret of its own.
         Exception: Whatever the store raises when rank 0 did not come in time.
     """
     # A store outlives the groups that are made over it: a group with the name of a destroyed one
     # must not read what that one left. Each round of arrivals is one group.
     arrival = store.add(f"{prefix}/arrivals", 1) - 1
     key = f"{prefix}/{arrival // size}/rendezvous"
-    if rank == 0:
-        try:
-            listener = native.RendezvousListener(interface)
-        except Exception as error:  # sent to all, or the others would wait for nothing
-            store.set(key, json.dumps(["", "", str(error)]))
-            raise
-        secret = "" if has_secret(given) else native.make_secret()
-        store.set(key, json.dumps([listener.rendezvous, secret, ""]))
-        return Met(listener, listener.rendezvous, secret, lambda: _forget(store, key))
-    store.wait([key], timeout)
-    rendezvous, secret, refused = _decode(store.get(key))
-    if refused:
-        raise PeerError(f"rank 0 could not listen for the other ranks: {refused}", 0)
-    if has_secret(given):
-        return Met(None, rendezvous, "")
-    if not secret:
-        raise MachineError(
-            "rank 0 has a secret of its own (UNISONO_SECRET or UNISONO_SECRET_FILE) and rank "
-            f"{rank} has none; set the same on every rank, or on none"
-        )
-    return Met(None, rendezvous, secret)
+    met = meet_in(_Waiting(store, timeout), key, rank, interface, given)
+    return met._replace(forget=lambda: _forget(store, key)) if rank == 0 else met
+
+
+def meet_in(
+    store: Meeting,
+    key: str,
+    rank: int,
+    interface: str,
+    given: Mapping[str, str] | None = None,
+) -> Met:
+    """The same over any store, by a key that is new in it."""
+    return Met(*native.meet(store, key, rank, interface, has_secret(given)))
+
+
+class _Waiting:
+    """A store that waits no longer than a timeout."""
+
+    name = "the store"
+
+    def __init__(self, store: Store, timeout: timedelta) -> None:
+        self._store, self._timeout = store, timeout
+
+    def set(self, key: str, value: str) -> None:
+        self._store.set(key, value)
+
+    def wait(self, key: str) -> None:
+        self._store.wait([key], self._timeout)
+
+    def get(self, key: str) -> str:
+        return self._store.get(key).decode(errors="replace")
 
 
 def _forget(store: Store, key: str) -> None:
-    """Takes the secret away, which nobody needs any more."""
+    """Takes the secret away, which no rank needs any more."""
     # The store may have ended, and with it what it held.
     with contextlib.suppress(RuntimeError):
-        store.set(key, json.dumps(["", "", "the job has started without this rank"]))
-
-
-def _decode(value: bytes) -> list[str]:
-    try:
-        told = json.loads(value)
-    except ValueError:
-        told = None
-    if isinstance(told, list) and len(told) == 3 and all(isinstance(one, str) for one in told):
-        return told
-    raise MachineError(
-        "the rendezvous that rank 0 published in the store cannot be read; is rank 0 of another "
-        "version of unisono?"
-    )
+        store.set(key, native.forgotten_meeting())

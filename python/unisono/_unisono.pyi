@@ -17,7 +17,9 @@ from unisono._communicator import RendezvousListener as RendezvousListener
 from unisono._communicator import Work as Work
 from unisono._communicator import cuda_device_count as cuda_device_count
 from unisono._communicator import device_of_address as device_of_address
+from unisono._communicator import forgotten_meeting as forgotten_meeting
 from unisono._communicator import make_secret as make_secret
+from unisono._communicator import meet as meet
 from unisono._communicator import own_address as own_address
 from unisono._language import Chunk as Chunk
 from unisono._language import Chunks as Chunks

@@ -205,22 +205,28 @@ def _check_mpi_size(size: int) -> None:
 def _meet_by_mpi(
     mpi_comm: MpiCommunicator, interface: str | None, given: Mapping[str, str]
 ) -> _through_store.Met:
-    """Rank 0 listens and makes a secret; MPI broadcasts both."""
-    listener = None
-    told: tuple[str, str] | Exception = ("", "")
-    if mpi_comm.Get_rank() == 0:
-        try:
-            listener = native.RendezvousListener(_through_store.place("", interface, given))
-            told = (listener.rendezvous, native.make_secret())
-        except Exception as error:  # sent to all, or the others would wait for ever
-            told = error
-    told = mpi_comm.bcast(told, root=0)
-    if isinstance(told, Exception):
-        raise told
-    rendezvous, secret = told
-    return _through_store.Met(
-        listener, rendezvous, "" if _through_store.has_secret(given) else secret
-    )
+    rank = mpi_comm.Get_rank()
+    where = _through_store.place("", interface, given) if rank == 0 else ""
+    return _through_store.meet_in(_Broadcast(mpi_comm), "rendezvous", rank, where, given)
+
+
+class _Broadcast:
+    """What rank 0 of an MPI communicator sets once, the others wait for."""
+
+    name = "MPI"
+
+    def __init__(self, mpi_comm: MpiCommunicator) -> None:
+        self._mpi_comm = mpi_comm
+        self._value = ""
+
+    def set(self, key: str, value: str) -> None:
+        self._mpi_comm.bcast(value, root=0)
+
+    def wait(self, key: str) -> None:
+        self._value = self._mpi_comm.bcast("", root=0)
+
+    def get(self, key: str) -> str:
+        return self._value
 
 
 def _meet_by_torchrun(

@@ -336,7 +336,27 @@ def test_joining_through_mpi():
     for thread in threads:
         thread.join(120)
     assert sums == [3, 3, 3]
-    assert mpi.told[0].startswith("tcp://127.0.0.1:")
+    assert mpi.told.startswith("tcp://127.0.0.1:")
+
+
+def test_a_rank_0_that_cannot_listen_tells_the_others_through_mpi():
+    mpi = FakeMpi(2)
+    raised = [None] * 2
+
+    def join(rank):
+        try:
+            unisono.init(mpi_comm=mpi.of_rank(rank, 2), interface="192.0.2.1", timeout=120)
+        except unisono.Error as error:
+            raised[rank] = error
+
+    threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert isinstance(raised[0], unisono.MachineError)
+    assert isinstance(raised[1], unisono.PeerError)
+    assert "rank 0 could not listen for the other ranks: this machine has no" in str(raised[1])
 
 
 def test_overlapping_receives_are_refused():

@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <algorithm>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -13,11 +12,10 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "base/units.h"
-#include "comm/bootstrap/join.h"
+#include "comm/bootstrap/meet.h"
 #include "comm/bootstrap/pmi.h"
 #include "sys/exit.h"
 #include "sys/mpi.h"
-#include "sys/user_secret.h"
 
 namespace unisono::comm {
 namespace {
@@ -25,9 +23,6 @@ namespace {
 using Deadline = PmiClient::Deadline;
 
 constexpr std::chrono::seconds finalize_timeout(2);
-// What rank 0 puts: "<rendezvous>,<secret>"; a secret that it was given is not put.
-constexpr std::string_view own_secret = "-";
-constexpr std::string_view failed = "failed";
 
 Result<int> number_of(LauncherVariable variable) {
   UNISONO_ASSIGN(const auto value, launcher_integer(variable));
@@ -70,48 +65,23 @@ Status open(Conversation& with, Deadline deadline) {
   return {};
 }
 
-Result<std::optional<RendezvousListener>> tell(PmiClient& client, const std::string& key,
-                                               BootstrapOptions& options, Deadline deadline) {
-  auto listener = RendezvousListener::open(options.interface);
-  std::string told(failed);
-  if (listener.ok()) {
-    std::string secret(own_secret);
-    if (options.secret.empty()) {
-      UNISONO_ASSIGN(secret, sys::random_secret());
-      options.secret = secret;
-    }
-    options.rendezvous = listener->rendezvous();
-    told = str(options.rendezvous, ",", secret);
-  }
-  UNISONO_TRY(client.put(key, told, deadline));
-  UNISONO_TRY(client.barrier(deadline));
-  if (!listener.ok()) return listener.take_error();
-  return std::optional(std::move(*listener));
-}
+// What was put is there for all to get once all have come to the barrier.
+class PmiStore final : public Store {
+ public:
+  PmiStore(PmiClient& client, Deadline deadline) : client_(client), deadline_(deadline) {}
 
-Status hear(PmiClient& client, const std::string& key, BootstrapOptions& options,
-            Deadline deadline) {
-  UNISONO_TRY(client.barrier(deadline));
-  UNISONO_ASSIGN(const std::string told, client.get(key, deadline));
-  if (told == failed)
-    return peer_error(0, "rank 0 could not listen for the other ranks; see the error of rank 0");
-  const std::size_t comma = std::min(told.rfind(','), told.size());
-  const std::string secret = told.substr(std::min(comma + 1, told.size()));
-  options.rendezvous = told.substr(0, comma);
-  options.is_listening = true;
-  const auto place = parse_rendezvous(options.rendezvous);
-  if (!place.ok() || place->is_file || secret.empty())
-    return peer_error(0,
-                      "the rendezvous that rank 0 published through PMI cannot be read; is it "
-                      "another version of unisono?");
-  if (!options.secret.empty()) return {};
-  if (secret == own_secret)
-    return environment_error(
-        "rank 0 has a secret of its own (UNISONO_SECRET or UNISONO_SECRET_FILE) and this rank has "
-        "none; set the same on every rank, or on none");
-  options.secret = secret;
-  return {};
-}
+  std::string_view name() const override { return "PMI"; }
+  Status set(const std::string& key, const std::string& value) override {
+    UNISONO_TRY(client_.put(key, value, deadline_));
+    return client_.barrier(deadline_);
+  }
+  Status wait(const std::string&) override { return client_.barrier(deadline_); }
+  Result<std::string> get(const std::string& key) override { return client_.get(key, deadline_); }
+
+ private:
+  PmiClient& client_;
+  const Deadline deadline_;
+};
 
 }  // namespace
 
@@ -139,19 +109,17 @@ Result<std::optional<RendezvousListener>> rendezvous_through_pmi(BootstrapOption
   const Deadline deadline =
       std::chrono::steady_clock::now() + std::chrono::nanoseconds(options.timeout_ns);
   UNISONO_TRY(open(shared, deadline));
-  const std::string key = str("unisono-", shared.jobs++);
-  std::optional<RendezvousListener> listener;
-  Status met;
-  if (options.rank == 0) {
-    auto told = tell(*shared.client, key, options, deadline);
-    if (told.ok())
-      listener = std::move(*told);
-    else
-      met = told.take_error();
-  } else {
-    met = hear(*shared.client, key, options, deadline);
+  PmiStore store(*shared.client, deadline);
+  auto met = meet(store, {.key = str("unisono-", shared.jobs++),
+                          .rank = options.rank,
+                          .interface = options.interface,
+                          .has_secret = !options.secret.empty()});
+  if (met.ok()) {
+    options.rendezvous = std::move(met->rendezvous);
+    options.is_listening = true;
+    if (options.secret.empty()) options.secret = std::move(met->secret);
+    return std::move(met->listener);
   }
-  if (met.ok()) return listener;
   if (!met.error().timed_out) return met.take_error();
   return timeout_error(-1, "not all of the ", processes,
                        " processes that the launcher started joined within ",

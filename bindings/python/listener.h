@@ -1,0 +1,14 @@
+#pragma once
+
+#include <optional>
+
+#include "comm/bootstrap/bootstrap.h"
+
+namespace unisono::python {
+
+// Taken by the first init that gets it.
+struct Listener {
+  std::optional<comm::RendezvousListener> held;
+};
+
+}  // namespace unisono::python
