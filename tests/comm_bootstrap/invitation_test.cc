@@ -116,6 +116,36 @@ TEST_F(InvitationTest, IsInVainWithoutRankZero) {
   EXPECT_EQ(refusal_of(number, {1, 2, ""}), "rank 0 did not join within 1 s; rank 1 waited for it");
 }
 
+TEST_F(InvitationTest, LeadsToWhereRankZeroListens) {
+  BootstrapOptions zero = guest_of(invitation.rendezvous, invitation.secret);
+  zero.rank = 0;
+  BootstrapOptions one = guest_of(invitation.rendezvous, invitation.secret);
+  const auto listener = follow_invitation(zero);
+  ASSERT_TRUE(listener.ok()) << listener.error().message;
+  ASSERT_TRUE(*listener);
+  const auto none = follow_invitation(one);
+  ASSERT_TRUE(none.ok()) << none.error().message;
+  EXPECT_FALSE(*none);
+  EXPECT_EQ(zero.rendezvous, (*listener)->rendezvous());
+  EXPECT_EQ(one.rendezvous, zero.rendezvous);
+  EXPECT_EQ(one.secret, invitation.secret);
+  EXPECT_TRUE(one.rendezvous.starts_with("tcp://127.0.0.1:")) << one.rendezvous;
+}
+
+TEST_F(InvitationTest, OfARankZeroThatCannotListenSaysWhy) {
+  BootstrapOptions zero = guest_of(invitation.rendezvous, invitation.secret);
+  zero.rank = 0;
+  zero.interface = "192.0.2.1";
+  BootstrapOptions one = guest_of(invitation.rendezvous, invitation.secret);
+  ASSERT_FALSE(follow_invitation(zero).ok());
+  const auto refused = follow_invitation(one);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::peer);
+  EXPECT_TRUE(refused.error().message.starts_with(
+      "rank 0 could not listen for the other ranks: this machine has no address 192.0.2.1"))
+      << refused.error().message;
+}
+
 TEST_F(InvitationTest, WithAnotherSecretIsRefusedAtOnce) {
   BootstrapOptions options = guest_of(invitation.rendezvous, std::string(32, 'f'));
   const auto followed = follow_invitation(options);

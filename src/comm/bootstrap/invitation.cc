@@ -19,6 +19,7 @@
 #include "base/units.h"
 #include "base/wire.h"
 #include "comm/bootstrap/handshake.h"
+#include "comm/bootstrap/meet.h"
 #include "comm/bootstrap/node.h"
 #include "comm/bootstrap/reaching.h"
 #include "sys/own_address.h"
@@ -231,8 +232,8 @@ sys::Task<Result<std::string>> Welcome::introduce(std::uint64_t number,
   co_return invited->address;
 }
 
-// One rank's visit.
-class Visit {
+// One rank's visit. What rank 0 sets, the inviting process tells the ranks that wait for it.
+class Visit final : public Store {
  public:
   Visit(sys::World& world, const BootstrapOptions& options, Place place)
       : world_(world),
@@ -240,17 +241,26 @@ class Visit {
         place_(std::move(place)),
         deadline_ns_(world.now_ns() + options.timeout_ns) {}
 
-  sys::Task<Result<std::string>> run();
-  std::optional<RendezvousListener> take_listener() { return std::move(listener_); }
+  std::string_view name() const override { return "the invitation"; }
+  Status set(const std::string&, const std::string& value) override {
+    UNISONO_TRY(world_.run(run(value)));
+    return {};
+  }
+  Status wait(const std::string&) override {
+    UNISONO_ASSIGN(told_, world_.run(run({})));
+    return {};
+  }
+  Result<std::string> get(const std::string&) override { return told_; }
 
  private:
+  sys::Task<Result<std::string>> run(std::string word);
   sys::Task<Result<std::unique_ptr<Channel>>> reach();
 
   sys::World& world_;
   const BootstrapOptions& options_;
   const Place place_;
   const std::int64_t deadline_ns_;
-  std::optional<RendezvousListener> listener_;
+  std::string told_;
 };
 
 sys::Task<Result<std::unique_ptr<Channel>>> Visit::reach() {
@@ -292,21 +302,14 @@ sys::Task<Result<std::unique_ptr<Channel>>> Visit::reach() {
                           format_duration_ns(options_.timeout_ns), "; the last attempt: ", why);
 }
 
-sys::Task<Result<std::string>> Visit::run() {
+sys::Task<Result<std::string>> Visit::run(std::string word) {
   Result<std::unique_ptr<Channel>> reached = co_await reach();
   if (!reached.ok()) co_return reached.take_error();
   Channel& channel = **reached;
   Enrolment enrolment;
   enrolment.rank = static_cast<std::uint32_t>(options_.rank);
   enrolment.world_size = static_cast<std::uint32_t>(options_.world_size);
-  if (options_.rank == 0) {
-    // Where the way to the reception starts, others come from there.
-    Result<RendezvousListener> listener = RendezvousListener::open(
-        options_.interface.empty() ? channel.local_address().host : options_.interface);
-    if (!listener.ok()) co_return listener.take_error();
-    enrolment.address = listener->rendezvous();
-    listener_.emplace(std::move(*listener));
-  }
+  enrolment.address = std::move(word);
   const MessageKey key{.communicator = place_.number};
   const std::vector<std::byte> payload = encode(enrolment);
   Status sent = co_await channel.write(FrameKind::enrol, key, payload, deadline_ns_);
@@ -336,10 +339,15 @@ bool is_invitation(std::string_view rendezvous) {
 Result<std::optional<RendezvousListener>> follow_invitation(BootstrapOptions& options) {
   UNISONO_ASSIGN(Place place, parse(options.rendezvous));
   UNISONO_ASSIGN(auto world, sys::RealWorld::create());
+  const std::string interface =
+      options.interface.empty() ? sys::own_address(place.address.host) : options.interface;
   Visit visit(*world, options, std::move(place));
-  UNISONO_ASSIGN(options.rendezvous, world->run(visit.run()));
+  const Meeting meeting{
+      .key = options.rendezvous, .rank = options.rank, .interface = interface, .has_secret = true};
+  UNISONO_ASSIGN(Met met, meet(visit, meeting));
+  options.rendezvous = std::move(met.rendezvous);
   options.is_listening = true;
-  return visit.take_listener();
+  return std::move(met.listener);
 }
 
 }  // namespace unisono::comm

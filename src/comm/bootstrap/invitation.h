@@ -1,7 +1,7 @@
 // The way from an invitation to rank 0's rendezvous. The inviting process holds a reception: a
 // listener and a thread. Each rank connects, both sides prove the invitation's secret, and the rank
 // enrols as it would at a rendezvous, with the invitation's number as the message's communicator.
-// Rank 0 enrols with the address where it listens from then on; the others are introduced to it.
+// Rank 0 enrols with what it tells the others (meet.h): the address where it listens from then on.
 #pragma once
 
 #include <optional>
