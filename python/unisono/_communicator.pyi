@@ -178,7 +178,7 @@ def own_address(towards: str = "") -> str:
     """The address by which the other ranks reach this host, IPv4 or IPv6.
 
     It is this host's own on the way to `towards`, where the ranks meet; else to MASTER_ADDR, on
-    its default route, or that of an interface. docs/how-to/hosts.md has the rule. It is logged.
+    its default route, or that of an interface. docs/how-to/start.md has the rule. It is logged.
     """
 
 def meet(
