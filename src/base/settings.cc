@@ -162,11 +162,12 @@ constexpr std::array rows{
                "Verifies programs of the language after every pass of the compiler, not only at "
                "the end, and names the pass that broke one. For work on the compiler; debug builds "
                "(without NDEBUG) always do so."},
-    SettingRow{Setting::spin, "UNISONO_SPIN", integer, "-1",
-               "Polls without progress before a waiting thread yields, and a 64th of them before it "
-               "sleeps until a message of another host comes. 0 sleeps at once. -1 decides by the "
-               "number of ranks and cores on the host, and by whether spinning pays: turns that the "
-               "thread loses, and messages that do not come meanwhile, end it."},
+    SettingRow{
+        Setting::spin, "UNISONO_SPIN", integer, "-1",
+        "Polls without progress before a waiting thread yields, and a 64th of them before it "
+        "sleeps until a message of another host comes. 0 sleeps at once. -1 decides by the "
+        "number of ranks and cores on the host, and by whether spinning pays: turns that the "
+        "thread loses, and messages that do not come meanwhile, end it."},
     SettingRow{Setting::simd, "UNISONO_SIMD", text, "",
                "Caps the instruction set of the reductions: baseline, avx2 or avx512. Empty uses "
                "the best that the processor has."},
