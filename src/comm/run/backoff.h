@@ -81,11 +81,9 @@ class Backoff {
     if (polls_ == 1 || is_woken != (woken_by_ != WokenBy::time))
       spins_ = is_woken ? choice_.begin(is_woken) : choice_.spins();
     woken_by_ = woken_by;
-    if (polls_ <= spins_) {
-      pause();
-    } else if (polls_ <= spins_ + yields()) {
+    if (polls_ > spins_ && polls_ <= spins_ + yields()) {
       world_.yield();
-    } else if (is_woken && polls_since_sleep_ < polls_between_sleeps) {
+    } else if (polls_ <= spins_ || (is_woken && polls_since_sleep_ < polls_between_sleeps)) {
       pause();
     } else {
       if (is_woken && spins_ > 0 && sleep_ns_ == 0) choice_.in_vain();
