@@ -1,19 +1,16 @@
-// What a small call between nodes costs: time, processor time, system calls and switches of a hop,
-// with a bare ping-pong of TCP over the same link next to it.
+// Measures small calls between nodes: their time, processor time, system calls and switches, next
+// to a bare ping-pong of TCP over the same link.
 //
 //   unisono netbed run --rate 1gbit 2x1 build/test/small_bench [calls [BYTES...]]
 //
 // Each rank is a process that the launcher starts. Rank 0 prints means over all ranks. "hops" is
 // the longest chain of messages of a call: what a call's time is divided by to compare it with a
-// ping-pong's. System calls are counted where this program calls the C library, so the counts do
+// ping-pong's. System calls are counted where the library calls the C library, so the counts do
 // not depend on the machine's speed but on how often a rank finds nothing.
 
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unisono/communicator.h>
@@ -21,77 +18,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <string>
 #include <vector>
 
-namespace {
-
-// Of this process, whichever thread made them: ranks of this program have one that calls.
-struct SystemCalls {
-  double sends = 0, receives = 0, looks = 0, waits = 0, yields = 0, usages = 0;
-  double all() const { return sends + receives + looks + waits + yields + usages; }
-};
-SystemCalls made;
-
-template <class Function>
-Function* next(const char* name) {
-  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
-}
-
-}  // namespace
-
-extern "C" {
-ssize_t sendmsg(int socket, const msghdr* message, int flags) {
-  static const auto real = next<ssize_t(int, const msghdr*, int)>("sendmsg");
-  ++made.sends;
-  return real(socket, message, flags);
-}
-ssize_t recvmsg(int socket, msghdr* message, int flags) {
-  static const auto real = next<ssize_t(int, msghdr*, int)>("recvmsg");
-  ++made.receives;
-  return real(socket, message, flags);
-}
-int epoll_wait(int epoll, epoll_event* events, int most, int timeout_ms) {
-  static const auto real = next<int(int, epoll_event*, int, int)>("epoll_wait");
-  ++(timeout_ms == 0 ? made.looks : made.waits);
-  return real(epoll, events, most, timeout_ms);
-}
-int ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigset_t* mask) {
-  static const auto real = next<int(pollfd*, nfds_t, const timespec*, const sigset_t*)>("ppoll");
-  ++made.waits;
-  return real(descriptors, count, timeout, mask);
-}
-int sched_yield() noexcept {
-  static const auto real = next<int()>("sched_yield");
-  ++made.yields;
-  return real();
-}
-int getrusage(__rusage_who_t who, rusage* usage) noexcept {
-  static const auto real = next<int(__rusage_who_t, rusage*)>("getrusage");
-  ++made.usages;
-  return real(who, usage);
-}
-// epoll_pwait2 is called by its number where the C library may not have it.
-long syscall(long number, ...) noexcept {
-  static const auto real = next<long(long, ...)>("syscall");
-  std::array<long, 6> given{};
-  std::va_list list;
-  va_start(list, number);
-  for (long& each : given) each = va_arg(list, long);
-  va_end(list);
-  ++made.waits;
-  return real(number, given[0], given[1], given[2], given[3], given[4], given[5]);
-}
-}
+#include "../../tests/support/counted_calls.h"
 
 namespace {
 
 using namespace unisono;
+using test::CountedCalls;
 using Clock = std::chrono::steady_clock;
 
 [[noreturn]] void die(const std::string& why) {
@@ -110,7 +50,6 @@ struct Usage {
 Usage usage_now() {
   rusage now{};
   ::getrusage(RUSAGE_SELF, &now);
-  --made.usages;
   const auto us = [](const timeval& at) {
     return static_cast<double>(at.tv_sec) * 1e6 + static_cast<double>(at.tv_usec);
   };
@@ -118,27 +57,34 @@ Usage usage_now() {
           static_cast<double>(now.ru_nivcsw)};
 }
 
-// Of one call, of this rank.
+// The system calls are those of the thread that makes the library's.
 struct Measured {
   double us = 0;
   Usage usage;
-  SystemCalls calls;
+  double sends = 0, receives = 0, looks = 0, waits = 0, yields = 0, usages = 0;
 };
 
+// Means over so many calls, of this rank.
 Measured measure(int calls, const std::function<void()>& call) {
   const Usage before = usage_now();
-  made = {};
+  CountedCalls& counted = CountedCalls::of_this_thread();
+  counted.reset();
   const auto begin = Clock::now();
   for (int i = 0; i < calls; ++i) call();
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  Measured out{.us = seconds * 1e6 / calls, .usage = {}, .calls = made};
+  const CountedCalls made = counted;
   const Usage after = usage_now();
-  out.usage = {(after.cpu_us - before.cpu_us) / calls, (after.voluntary - before.voluntary) / calls,
-               (after.forced - before.forced) / calls};
-  for (double* each : {&out.calls.sends, &out.calls.receives, &out.calls.looks, &out.calls.waits,
-                       &out.calls.yields, &out.calls.usages})
-    *each /= calls;
-  return out;
+  const auto mean = [calls](int all) { return static_cast<double>(all) / calls; };
+  return {.us = seconds * 1e6 / calls,
+          .usage = {(after.cpu_us - before.cpu_us) / calls,
+                    (after.voluntary - before.voluntary) / calls,
+                    (after.forced - before.forced) / calls},
+          .sends = mean(made.sends),
+          .receives = mean(made.receives),
+          .looks = mean(made.looks),
+          .waits = mean(made.events + made.timeouts),
+          .yields = mean(made.yields),
+          .usages = mean(made.usages)};
 }
 
 void print_head() {
@@ -150,8 +96,8 @@ void print_head() {
 // The mean over all ranks, which all call this.
 void print_mean(Communicator& comm, const char* name, std::size_t bytes, int hops, Measured of) {
   std::array<double, 10> values{
-      of.us,          of.usage.cpu_us, of.calls.sends,  of.calls.receives,  of.calls.looks,
-      of.calls.waits, of.calls.yields, of.calls.usages, of.usage.voluntary, of.usage.forced};
+      of.us,    of.usage.cpu_us, of.sends,  of.receives,        of.looks,
+      of.waits, of.yields,       of.usages, of.usage.voluntary, of.usage.forced};
   require(comm.all_reduce(values.data(), values.data(), std::int64_t{values.size()},
                           DataType::float64));
   if (comm.rank() != 0) return;

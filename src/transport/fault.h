@@ -20,8 +20,8 @@ std::optional<Fault> unpack_fault(std::uint64_t word, int ranks);
 // The peer told a fault that cannot be unpacked.
 Error impossible_fault(int peer, std::uint64_t word, int ranks);
 
-// What `peer` told us. Where it blames nobody, because calls do not match or the network is to
-// blame, it is the one at the other end.
+// Makes an error of what `peer` told. It names `peer` where no rank is at fault, because calls do
+// not match or the network is to blame.
 Error told_error(int peer, const Fault& fault);
 // What this end itself was given up for.
 Error own_error(int peer, const Fault& fault);

@@ -4,7 +4,9 @@
 
 #include <dlfcn.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
@@ -22,6 +24,8 @@ struct CountedCalls {
   int events = 0;    // waits that an event ended
   int timeouts = 0;  // waits whose time was up
   int empty = 0;     // receives that found nothing
+  int yields = 0;
+  int usages = 0;  // questions of what the thread has used
 
   static CountedCalls& of_this_thread() {
     static thread_local CountedCalls calls;
@@ -80,6 +84,19 @@ int ppoll(pollfd* descriptors, nfds_t count, const timespec* timeout, const sigs
   return ready;
 }
 
+int sched_yield() noexcept {
+  static const auto real = next<int()>("sched_yield");
+  ++CountedCalls::of_this_thread().yields;
+  return real();
+}
+
+int getrusage(__rusage_who_t who, rusage* usage) noexcept {
+  static const auto real = next<int(__rusage_who_t, rusage*)>("getrusage");
+  ++CountedCalls::of_this_thread().usages;
+  return real(who, usage);
+}
+
+// epoll_pwait2 is called by its number where the C library may not have it.
 long syscall(long number, ...) noexcept {
   static const auto real = next<long(long, ...)>("syscall");
   std::array<long, 6> given{};

@@ -15,7 +15,7 @@
 
 namespace unisono::comm {
 
-// What a value means is up to meet(). A key is set once. One thread at a time.
+// meet() decides what a value means. A key is set once. One thread uses a store at a time.
 class Store {
  public:
   virtual ~Store() = default;
@@ -46,7 +46,7 @@ struct Met {
 // Collective over the job's ranks. A rank 0 that cannot listen tells the others why, who fail, too.
 Result<Met> meet(Store& store, const Meeting& asked);
 
-// What rank 0 sets once all ranks have joined, so that the store does not keep the secret.
+// Rank 0 sets this once all ranks have joined, so that the store does not keep the secret.
 std::string forgotten_meeting();
 
 }  // namespace unisono::comm

@@ -65,7 +65,7 @@ Status open(Conversation& with, Deadline deadline) {
   return {};
 }
 
-// What was put is there for all to get once all have come to the barrier.
+// All can get a value once all have come to the barrier after it was put.
 class PmiStore final : public Store {
  public:
   PmiStore(PmiClient& client, Deadline deadline) : client_(client), deadline_(deadline) {}

@@ -1,4 +1,4 @@
-// What a rank says while it cannot connect to a place that it was told, and when it gives up.
+// A rank that cannot connect to a place that it was told says so, and gives up after a time.
 #pragma once
 
 #include <unisono/result.h>

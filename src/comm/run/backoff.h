@@ -24,7 +24,7 @@
 
 namespace unisono::comm {
 
-// What ends a wait.
+// A wait ends by one of these.
 enum class WokenBy : std::uint8_t {
   time,    // nothing wakes the thread: it awaits what a rank of this host stores
   either,  // that, or an event
@@ -105,8 +105,8 @@ class Backoff {
   }
 
  private:
-  // What may end for shared memory, too, is not over with an event: one-sided steps of long calls,
-  // which cost less CPU time where more has come before they look.
+  // A wait that may end for shared memory, too, yields: it is one for one-sided steps of long
+  // calls, which cost less CPU time where more has come before they look.
   int yields() const {
     if (woken_by_ == WokenBy::event) return 0;
     return woken_by_ == WokenBy::time && spins_ > 0 ? idle_yields : oversubscribed_yields;

@@ -129,12 +129,13 @@ Status Connections::progress() {
   if (unmapped) {
     // Relaxed, as below: who has slept otherwise looks again before it sleeps.
     const bool looks = must_look_.exchange(false, std::memory_order_relaxed) || looks_;
+    const bool has_one_sleeper = job_->event_descriptors().size() == 1;
     for (Entry* entry : all_) {
       if (!entry->ready) continue;
       transport::Connection& connection = *entry->connection;
       UNISONO_TRY(looks ? connection.progress() : connection.progress_known());
       due_ns = std::min(due_ns, connection.next_due_ns());
-      if (connection.host_link() == nullptr && job_->event_descriptors().size() == 1)
+      if (has_one_sleeper && connection.host_link() == nullptr)
         sleeper_.store(entry->transport, std::memory_order_relaxed);
     }
   }

@@ -106,7 +106,7 @@ class Connections : public engine::Resources {
   std::atomic<std::int64_t> next_due_ns_{INT64_MAX};
   // The transport whose sleep ends for all events that there are; nullptr: there is none.
   std::atomic<transport::Transport*> sleeper_{nullptr};
-  // What a sleep of another kind has left to be found.
+  // A sleep of another kind finds nothing: the next look does.
   std::atomic<bool> must_look_{true};
   bool looks_ = true;
   bool aborted_ = false;

@@ -118,8 +118,8 @@ class Scheduler {
   Status wait_after_inline(PreparedCall& call, const Status& status);
   // Polls a call that its first poll did not complete. Returns whether it is complete.
   bool spin_inline(PreparedCall& call, Status& status);
-  // What ends the wait. Messages through shared memory wake nobody: a rank with a core of its own
-  // that slept while waiting for one would be late by some 70 us.
+  // Says what ends the wait. Messages through shared memory wake no thread: a rank with a core of
+  // its own that slept while waiting for one would be late by some 70 us.
   WokenBy woken_by(const engine::Execution& execution) const;
   // The same of all that runs; with the lock.
   WokenBy woken_by() const;

@@ -24,7 +24,7 @@ class SpinChoice {
   // any length: so a wait spins for about as long.
   static constexpr int spins_before_events(int spins) { return spins / 64; }
 
-  // Of a wait for shared memory that does not mind what others want.
+  // A wait for shared memory that does not mind what others want spins so long.
   int spins() const { return spins_; }
   // Whether poll number `polls` of a wait for shared memory alone asks what has come over sockets:
   // that is for others' sake, such as a peer that gets from this rank.
@@ -55,7 +55,7 @@ class SpinChoice {
     in_vain_.store(now, relaxed);
     left_out_.store(now, relaxed);
   }
-  // Of a wait that has spun long for what wakes nobody: whether its spins are over.
+  // A wait that has spun long for what wakes no thread asks whether its spins are over.
   template <class Ask>
   bool lost_turns(Ask ask, std::int64_t allowed = 0) {
     if (!adapts_ || ask() <= allowed) return false;
@@ -64,8 +64,8 @@ class SpinChoice {
     return true;
   }
 
-  // What these bound is the share of the processor that is spun away in vain, a spin in so many
-  // waits, and how late a rank notices that the cores have become free.
+  // These bound the share of the processor that is spun away in vain, a spin in so many waits, and
+  // how late a rank notices that the cores have become free.
   static constexpr int most_left_out = 64;
   static constexpr int waits_between_asks = 16;
   // So many in these waits are other programs that run now and then.
