@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/bootstrap/bootstrap.h"
+#include "comm/bootstrap/control_group.h"
 #include "comm/bootstrap/inquiry.h"
 #include "comm/bootstrap/kept_calls.h"
 #include "comm/bootstrap/members.h"

@@ -19,7 +19,6 @@
 
 #include "base/key.h"
 #include "base/rank.h"
-#include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/tree.h"
 
 namespace unisono::comm {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/try.h"
+#include "comm/bootstrap/control_group.h"
 #include "comm/bootstrap/directory.h"
 #include "sys/tcp_socket.h"
 
