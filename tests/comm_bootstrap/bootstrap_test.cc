@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "real_ranks.h"
+#include "support/real_ranks.h"
 
 namespace unisono::comm {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "simulated_ranks.h"
 #include "support/quiet.h"
 #include "support/sanitized.h"
+#include "support/simulated_ranks.h"
 
 namespace unisono::comm {
 namespace {

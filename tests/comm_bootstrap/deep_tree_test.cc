@@ -10,9 +10,9 @@
 #include "comm/bootstrap/directory.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
-#include "deaths.h"
-#include "real_ranks.h"
+#include "support/deaths.h"
 #include "support/quiet.h"
+#include "support/real_ranks.h"
 #include "support/sanitized.h"
 #include "sys/simulated_world.h"
 

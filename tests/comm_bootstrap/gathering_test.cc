@@ -8,9 +8,9 @@
 #include "base/str.h"
 #include "comm/bootstrap/host_rendezvous.h"
 #include "comm/bootstrap/join.h"
-#include "deaths.h"
-#include "real_ranks.h"
+#include "support/deaths.h"
 #include "support/quiet.h"
+#include "support/real_ranks.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/fingerprint.h"
 #include "comm/bootstrap/kept_calls.h"
-#include "real_ranks.h"
+#include "support/real_ranks.h"
 
 namespace unisono::comm {
 namespace {

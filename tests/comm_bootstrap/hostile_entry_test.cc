@@ -4,8 +4,8 @@
 
 #include "comm/bootstrap/join.h"
 #include "comm/bootstrap/node.h"
-#include "real_ranks.h"
 #include "support/quiet.h"
+#include "support/real_ranks.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {

@@ -10,8 +10,8 @@
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/handshake.h"
 #include "comm/bootstrap/join.h"
-#include "real_ranks.h"
 #include "support/quiet.h"
+#include "support/real_ranks.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {

@@ -15,7 +15,7 @@
 #include "comm/bootstrap/fault_reasons.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
-#include "deaths.h"
+#include "support/deaths.h"
 #include "support/quiet.h"
 #include "support/sanitized.h"
 #include "sys/simulated_world.h"

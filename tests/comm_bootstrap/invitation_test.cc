@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "comm/bootstrap/handshake.h"
 #include "comm/bootstrap/messages.h"
-#include "real_ranks.h"
+#include "support/real_ranks.h"
 #include "support/sanitized.h"
 #include "sys/real_world.h"
 

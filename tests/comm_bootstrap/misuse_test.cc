@@ -12,8 +12,8 @@
 
 #include "comm/bootstrap/join.h"
 #include "comm/bootstrap/messages.h"
-#include "real_ranks.h"
 #include "stranger.h"
+#include "support/real_ranks.h"
 #include "sys/real_world.h"
 
 namespace unisono::comm {

@@ -9,7 +9,7 @@
 
 #include "base/str.h"
 #include "comm/bootstrap/join.h"
-#include "real_ranks.h"
+#include "support/real_ranks.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "real_ranks.h"
 #include "support/quiet.h"
+#include "support/real_ranks.h"
 #include "support/settings.h"
 #include "sys/user_secret.h"
 

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "deaths.h"
-#include "simulated_ranks.h"
+#include "support/deaths.h"
 #include "support/quiet.h"
 #include "support/sanitized.h"
+#include "support/simulated_ranks.h"
 
 namespace unisono::comm {
 namespace {

@@ -11,9 +11,9 @@
 #include <cstdio>
 
 #include "comm/bootstrap/join.h"
-#include "real_ranks.h"
 #include "stranger.h"
 #include "support/quiet.h"
+#include "support/real_ranks.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {

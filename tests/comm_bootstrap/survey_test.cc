@@ -16,8 +16,8 @@
 
 #include "base/str.h"
 #include "comm/bootstrap/handshake.h"
-#include "real_ranks.h"
 #include "support/eventually.h"
+#include "support/real_ranks.h"
 #include "support/sanitized.h"
 #include "sys/real_world.h"
 
