@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fingerprint.h"
-#include "comm/bootstrap/kept_calls.h"
+#include "comm/blame/kept_calls.h"
 #include "support/real_ranks.h"
 
 namespace unisono::comm {

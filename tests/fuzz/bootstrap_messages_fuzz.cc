@@ -7,7 +7,7 @@
 #include <span>
 
 #include "base/wire.h"
-#include "comm/bootstrap/inquiry.h"
+#include "comm/blame/inquiry.h"
 #include "comm/bootstrap/messages.h"
 #include "comm/bootstrap/survey.h"
 

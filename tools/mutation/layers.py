@@ -25,22 +25,19 @@ class Layer:
 LAYERS = (
     Layer(
         "bootstrap",
-        tuple(
-            f"src/comm/bootstrap/{name}.cc"
-            for name in (
-                "bootstrap",
-                "channel",
-                "group",
-                "group_inquiry",
-                "handshake",
-                "invitation",
-                "join",
-                "mail",
-                "messages",
-                "node",
-                "rendezvous",
-                "settings",
-            )
+        (
+            "src/comm/bootstrap/bootstrap.cc",
+            "src/comm/bootstrap/channel.cc",
+            "src/comm/bootstrap/control_group.cc",
+            "src/comm/bootstrap/group.cc",
+            "src/comm/bootstrap/group_inquiry.cc",
+            "src/comm/bootstrap/handshake.cc",
+            "src/comm/bootstrap/invitation.cc",
+            "src/comm/bootstrap/join.cc",
+            "src/comm/bootstrap/mail.cc",
+            "src/comm/bootstrap/messages.cc",
+            "src/comm/bootstrap/node.cc",
+            "src/comm/bootstrap/settings.cc",
         ),
         ("comm_bootstrap_test", "fault_test"),
     ),

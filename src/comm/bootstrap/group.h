@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "comm/blame/inquiry.h"
+#include "comm/blame/kept_calls.h"
 #include "comm/bootstrap/control_group.h"
-#include "comm/bootstrap/inquiry.h"
-#include "comm/bootstrap/kept_calls.h"
 #include "comm/bootstrap/members.h"
 #include "comm/bootstrap/node.h"
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/fingerprint.h"
 #include "base/units.h"
-#include "comm/bootstrap/fault_reasons.h"
+#include "comm/blame/fault_reasons.h"
 #include "comm/bootstrap/group.h"
 
 namespace unisono::comm {

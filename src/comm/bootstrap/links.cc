@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "comm/blame/inquiry.h"
 #include "comm/bootstrap/directory.h"
-#include "comm/bootstrap/inquiry.h"
 #include "comm/bootstrap/node.h"
 #include "sys/tcp_socket.h"
 

@@ -18,8 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/blame/inquiry.h"
 #include "comm/bootstrap/bootstrap.h"
-#include "comm/bootstrap/inquiry.h"
 #include "comm/run/backoff.h"
 #include "comm/run/connections.h"
 #include "comm/run/launches.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/fixed_text.h"
-#include "comm/bootstrap/kept_calls.h"
+#include "comm/blame/kept_calls.h"
 #include "sys/exit.h"
 #include "sys/process.h"
 #include "sys/world.h"

@@ -1,4 +1,4 @@
-#include "comm/bootstrap/inquiry.h"
+#include "comm/blame/inquiry.h"
 
 #include <algorithm>
 #include <tuple>
@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "base/wire.h"
-#include "comm/bootstrap/fault_reasons.h"
+#include "comm/blame/fault_reasons.h"
 
 namespace unisono::comm {
 namespace {

@@ -1,6 +1,6 @@
 // Whom members blame: the order of suspicions, and many simulated members that find one verdict.
 
-#include "comm/bootstrap/inquiry.h"
+#include "comm/blame/inquiry.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include <set>
 
 #include "base/str.h"
-#include "comm/bootstrap/fault_reasons.h"
+#include "comm/blame/fault_reasons.h"
 #include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
 #include "support/deaths.h"

@@ -1,6 +1,6 @@
 // The table of reasons for which a rank can be at fault.
 
-#include "comm/bootstrap/fault_reasons.h"
+#include "comm/blame/fault_reasons.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "comm/bootstrap/inquiry.h"
+#include "comm/blame/inquiry.h"
 
 namespace unisono::comm {
 namespace {
