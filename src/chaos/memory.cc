@@ -9,7 +9,7 @@
 #include "chaos/one_sided.h"
 #include "chaos/own_connection.h"
 #include "chaos/rank.h"
-#include "comm/bootstrap/node.h"
+#include "comm/control/node.h"
 
 namespace unisono::chaos {
 namespace {

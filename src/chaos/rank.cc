@@ -9,7 +9,7 @@
 #include "base/str.h"
 #include "base/try.h"
 #include "chaos/data.h"
-#include "comm/bootstrap/node.h"
+#include "comm/control/node.h"
 #include "comm/core.h"
 
 namespace unisono::chaos {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "comm/bootstrap/job.h"
-#include "comm/bootstrap/members.h"
+#include "comm/control/members.h"
 #include "comm/device/device_path.h"
 #include "comm/device/signals.h"
 #include "comm/dump.h"

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "base/str.h"
-#include "comm/bootstrap/directory.h"
-#include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
+#include "comm/control/directory.h"
+#include "comm/control/group.h"
 #include "support/deaths.h"
 #include "support/quiet.h"
 #include "support/real_ranks.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/bootstrap/join.h"
-#include "comm/bootstrap/node.h"
+#include "comm/control/node.h"
 #include "support/quiet.h"
 #include "support/real_ranks.h"
 #include "sys/simulated_world.h"

@@ -11,8 +11,8 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "comm/bootstrap/handshake.h"
-#include "comm/bootstrap/messages.h"
+#include "comm/control/handshake.h"
+#include "comm/control/messages.h"
 #include "support/real_ranks.h"
 #include "support/sanitized.h"
 #include "sys/real_world.h"

@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "comm/bootstrap/join.h"
-#include "comm/bootstrap/messages.h"
+#include "comm/control/messages.h"
 #include "stranger.h"
 #include "support/real_ranks.h"
 #include "sys/real_world.h"

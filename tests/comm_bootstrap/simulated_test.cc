@@ -8,8 +8,8 @@
 #include <set>
 
 #include "base/str.h"
-#include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
+#include "comm/control/group.h"
 #include "support/deaths.h"
 #include "support/quiet.h"
 #include "support/real_ranks.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/str.h"
-#include "comm/bootstrap/handshake.h"
+#include "comm/control/handshake.h"
 #include "support/eventually.h"
 #include "support/real_ranks.h"
 #include "support/sanitized.h"

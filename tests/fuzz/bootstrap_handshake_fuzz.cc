@@ -10,8 +10,8 @@
 
 #include "../support/open_gate.h"
 #include "../support/quiet.h"
-#include "comm/bootstrap/handshake.h"
-#include "comm/bootstrap/node.h"
+#include "comm/control/handshake.h"
+#include "comm/control/node.h"
 #include "sys/simulated_world.h"
 
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/bootstrap/group.h"
 #include "comm/bootstrap/join.h"
+#include "comm/control/group.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/bootstrap/directory.h"
-#include "comm/bootstrap/node.h"
 #include "comm/bootstrap/reception.h"
 #include "comm/bootstrap/roster.h"
-#include "comm/bootstrap/tree.h"
+#include "comm/control/directory.h"
+#include "comm/control/node.h"
+#include "comm/control/tree.h"
 
 namespace unisono::comm {
 

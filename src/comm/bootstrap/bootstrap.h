@@ -31,9 +31,9 @@
 
 #include "base/key.h"
 #include "base/settings.h"
-#include "comm/bootstrap/control_group.h"
 #include "comm/bootstrap/roster.h"
-#include "comm/bootstrap/tree.h"
+#include "comm/control/control_group.h"
+#include "comm/control/tree.h"
 #include "sys/seal.h"
 #include "sys/world.h"
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/key.h"
-#include "comm/bootstrap/handshake.h"
+#include "comm/control/handshake.h"
 #include "sys/world.h"
 
 namespace unisono::comm {

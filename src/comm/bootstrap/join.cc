@@ -5,8 +5,8 @@
 #include "base/error.h"
 #include "base/try.h"
 #include "base/wire.h"
-#include "comm/bootstrap/directory.h"
 #include "comm/bootstrap/joining.h"
+#include "comm/control/directory.h"
 
 namespace unisono::comm {
 namespace {

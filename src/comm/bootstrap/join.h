@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "comm/bootstrap/bootstrap.h"
-#include "comm/bootstrap/node.h"
 #include "comm/bootstrap/roster.h"
+#include "comm/control/node.h"
 
 namespace unisono::comm {
 

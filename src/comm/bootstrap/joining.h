@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "comm/bootstrap/assembly.h"
-#include "comm/bootstrap/handshake.h"
 #include "comm/bootstrap/host_rendezvous.h"
 #include "comm/bootstrap/join.h"
 #include "comm/bootstrap/reaching.h"
 #include "comm/bootstrap/reception.h"
+#include "comm/control/handshake.h"
 
 namespace unisono::comm {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "comm/bootstrap/directory.h"
+#include "comm/control/directory.h"
 
 namespace unisono::comm {
 namespace {

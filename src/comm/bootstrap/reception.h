@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/bootstrap/node.h"
-#include "comm/bootstrap/tree.h"
+#include "comm/control/node.h"
+#include "comm/control/tree.h"
 
 namespace unisono::comm {
 

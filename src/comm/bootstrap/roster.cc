@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/wire.h"
-#include "comm/bootstrap/messages.h"
+#include "comm/control/messages.h"
 
 namespace unisono::comm {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "comm/bootstrap/directory.h"
-#include "comm/bootstrap/handshake.h"
+#include "comm/control/directory.h"
+#include "comm/control/handshake.h"
 #include "sys/tcp_socket.h"
 #include "sys/thread.h"
 

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "base/rank.h"
-#include "comm/bootstrap/node.h"
 #include "comm/bootstrap/roster.h"
-#include "comm/bootstrap/tree.h"
+#include "comm/control/node.h"
+#include "comm/control/tree.h"
 #include "sys/local_client.h"
 
 namespace unisono::comm {

@@ -18,7 +18,7 @@
 
 #include "comm/bootstrap/bootstrap.h"
 #include "comm/bootstrap/job.h"
-#include "comm/bootstrap/members.h"
+#include "comm/control/members.h"
 #include "comm/device/kernel_stamps.h"
 #include "comm/device/launch_order.h"
 #include "comm/device/signals.h"

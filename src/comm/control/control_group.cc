@@ -1,12 +1,12 @@
-#include "comm/bootstrap/control_group.h"
+#include "comm/control/control_group.h"
 
 #include "base/error.h"
 #include "base/hmac.h"
 #include "base/rank.h"
 #include "base/wire.h"
-#include "comm/bootstrap/control_runtime.h"
-#include "comm/bootstrap/directory.h"
-#include "comm/bootstrap/group.h"
+#include "comm/control/control_runtime.h"
+#include "comm/control/directory.h"
+#include "comm/control/group.h"
 
 namespace unisono::comm {
 

@@ -1,4 +1,4 @@
-#include "comm/bootstrap/handshake.h"
+#include "comm/control/handshake.h"
 
 #include <algorithm>
 

@@ -1,10 +1,10 @@
-#include "comm/bootstrap/group.h"
+#include "comm/control/group.h"
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "base/str.h"
-#include "comm/bootstrap/directory.h"
+#include "comm/control/directory.h"
 
 namespace unisono::comm {
 namespace {

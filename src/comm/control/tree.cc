@@ -1,4 +1,4 @@
-#include "comm/bootstrap/tree.h"
+#include "comm/control/tree.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include "base/fingerprint.h"
 #include "base/units.h"
 #include "comm/blame/fault_reasons.h"
-#include "comm/bootstrap/group.h"
+#include "comm/control/group.h"
 
 namespace unisono::comm {
 namespace {

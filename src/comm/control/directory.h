@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/bootstrap/node.h"
-#include "comm/bootstrap/tree.h"
+#include "comm/control/node.h"
+#include "comm/control/tree.h"
 
 namespace unisono::comm {
 

@@ -1,4 +1,4 @@
-#include "comm/bootstrap/directory.h"
+#include "comm/control/directory.h"
 
 #include <algorithm>
 

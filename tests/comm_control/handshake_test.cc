@@ -1,12 +1,12 @@
 // The handshake against ends that do not play by its rules: they ignore the verdict and go on.
 
-#include "comm/bootstrap/handshake.h"
+#include "comm/control/handshake.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
-#include "comm/bootstrap/node.h"
+#include "comm/control/node.h"
 #include "handshake_server.h"
 #include "scripted_stream.h"
 #include "support/open_gate.h"

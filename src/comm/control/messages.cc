@@ -1,4 +1,4 @@
-#include "comm/bootstrap/messages.h"
+#include "comm/control/messages.h"
 
 #include <algorithm>
 

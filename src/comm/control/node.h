@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "base/open_epochs.h"
-#include "comm/bootstrap/channel.h"
-#include "comm/bootstrap/handshake.h"
-#include "comm/bootstrap/messages.h"
+#include "comm/control/channel.h"
+#include "comm/control/handshake.h"
+#include "comm/control/messages.h"
 #include "sys/world.h"
 
 namespace unisono::comm {

@@ -1,4 +1,4 @@
-#include "comm/bootstrap/members.h"
+#include "comm/control/members.h"
 
 #include <algorithm>
 #include <mutex>

@@ -1,12 +1,12 @@
-#include "comm/bootstrap/node.h"
+#include "comm/control/node.h"
 
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/try.h"
-#include "comm/bootstrap/control_group.h"
-#include "comm/bootstrap/directory.h"
+#include "comm/control/control_group.h"
+#include "comm/control/directory.h"
 #include "sys/tcp_socket.h"
 
 namespace unisono::comm {

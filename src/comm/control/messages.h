@@ -19,7 +19,7 @@
 
 #include "base/key.h"
 #include "base/rank.h"
-#include "comm/bootstrap/tree.h"
+#include "comm/control/tree.h"
 
 namespace unisono::comm {
 

@@ -1,6 +1,6 @@
 // The tree of ranks, and what it carries: who is where.
 
-#include "comm/bootstrap/tree.h"
+#include "comm/control/tree.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/str.h"
-#include "comm/bootstrap/members.h"
 #include "comm/bootstrap/roster.h"
+#include "comm/control/members.h"
 
 namespace unisono::comm {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "comm/bootstrap/node.h"
+#include "comm/control/node.h"
 
 namespace unisono::comm {
 namespace {

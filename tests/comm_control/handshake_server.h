@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "comm/bootstrap/handshake.h"
-#include "comm/bootstrap/node.h"
+#include "comm/control/handshake.h"
+#include "comm/control/node.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "comm/blame/inquiry.h"
-#include "comm/bootstrap/directory.h"
-#include "comm/bootstrap/node.h"
+#include "comm/control/directory.h"
+#include "comm/control/node.h"
 #include "sys/tcp_socket.h"
 
 namespace unisono::comm {

@@ -5,8 +5,8 @@
 
 #include <functional>
 
-#include "comm/bootstrap/handshake.h"
-#include "comm/bootstrap/node.h"
+#include "comm/control/handshake.h"
+#include "comm/control/node.h"
 #include "support/open_gate.h"
 #include "support/quiet.h"
 #include "sys/simulated_world.h"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/key.h"
-#include "comm/bootstrap/messages.h"
+#include "comm/control/messages.h"
 #include "sys/seal.h"
 #include "sys/world.h"
 

@@ -1,4 +1,4 @@
-#include "comm/bootstrap/channel.h"
+#include "comm/control/channel.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // What the decoders of the control plane refuse: less than a message, more than one, and each field
 // that is out of its range.
 
-#include "comm/bootstrap/messages.h"
+#include "comm/control/messages.h"
 
 #include <gtest/gtest.h>
 

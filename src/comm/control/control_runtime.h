@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/try.h"
-#include "comm/bootstrap/node.h"
+#include "comm/control/node.h"
 #include "sys/exit.h"
 
 namespace unisono::comm {

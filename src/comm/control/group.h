@@ -12,9 +12,9 @@
 
 #include "comm/blame/inquiry.h"
 #include "comm/blame/kept_calls.h"
-#include "comm/bootstrap/control_group.h"
-#include "comm/bootstrap/members.h"
-#include "comm/bootstrap/node.h"
+#include "comm/control/control_group.h"
+#include "comm/control/members.h"
+#include "comm/control/node.h"
 
 namespace unisono::comm {
 

@@ -40,7 +40,7 @@
 #include <vector>
 
 #include "base/key.h"
-#include "comm/bootstrap/channel.h"
+#include "comm/control/channel.h"
 #include "sys/world.h"
 
 namespace unisono::comm {
