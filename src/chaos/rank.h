@@ -13,7 +13,7 @@
 
 #include "chaos/canaries.h"
 #include "chaos/scenario.h"
-#include "comm/bootstrap/job.h"
+#include "comm/job/job.h"
 
 namespace unisono::chaos {
 

@@ -12,11 +12,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "comm/bootstrap/job.h"
 #include "comm/control/members.h"
 #include "comm/device/device_path.h"
 #include "comm/device/signals.h"
 #include "comm/dump.h"
+#include "comm/job/job.h"
 #include "comm/run/calls.h"
 #include "comm/run/host_path.h"
 #include "comm/run/prepared_call.h"

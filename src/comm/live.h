@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "comm/bootstrap/job.h"
+#include "comm/job/job.h"
 #include "sys/local_server.h"
 #include "trace/record.h"
 

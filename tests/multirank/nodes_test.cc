@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/settings.h"
-#include "comm/bootstrap/job.h"
+#include "comm/job/job.h"
 #include "comm/run/connections.h"
 #include "support/eventually.h"
 #include "support/ranks.h"

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "comm/bootstrap/job.h"
+#include "comm/job/job.h"
 #include "engine/engine.h"
 #include "sys/call_clock.h"
 #include "trace/record.h"

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "algorithm/algorithm.h"
-#include "comm/bootstrap/host_traits.h"
+#include "comm/job/host_traits.h"
 #include "comm/select/cost_model.h"
 #include "engine/gpu/execution.h"
 #include "transport/fifo.h"

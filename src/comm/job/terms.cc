@@ -1,4 +1,4 @@
-#include "comm/bootstrap/terms.h"
+#include "comm/job/terms.h"
 
 #include "base/error.h"
 #include "base/settings.h"

@@ -1,6 +1,6 @@
 // What decides which plan runs is the same on all ranks, or they do not join.
 
-#include "comm/bootstrap/terms.h"
+#include "comm/job/terms.h"
 
 #include <gtest/gtest.h>
 

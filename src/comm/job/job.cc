@@ -1,4 +1,4 @@
-#include "comm/bootstrap/job.h"
+#include "comm/job/job.h"
 
 #include <algorithm>
 #include <atomic>
@@ -13,9 +13,9 @@
 #include "base/try.h"
 #include "base/wire.h"
 #include "comm/bootstrap/invitation.h"
-#include "comm/bootstrap/orphaned_jobs.h"
 #include "comm/bootstrap/pmi_rendezvous.h"
-#include "comm/bootstrap/terms.h"
+#include "comm/job/orphaned_jobs.h"
+#include "comm/job/terms.h"
 #include "sys/caches.h"
 #include "sys/host.h"
 #include "sys/single_copy.h"

@@ -1,4 +1,4 @@
-#include "comm/bootstrap/orphaned_jobs.h"
+#include "comm/job/orphaned_jobs.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "comm/bootstrap/job.h"
+#include "comm/job/job.h"
 
 namespace unisono::comm {
 

@@ -16,7 +16,7 @@
 #include "base/settings.h"
 #include "base/wire.h"
 #include "comm/bootstrap/bootstrap.h"
-#include "comm/bootstrap/host_traits.h"
+#include "comm/job/host_traits.h"
 #include "sys/cuda/device.h"
 #include "transport/fifo.h"
 #include "transport/table.h"
