@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "comm/core.h"
-#include "comm/live_hosts.h"
+#include "comm/observe/live_hosts.h"
 #include "sys/fork.h"
 #include "sys/local_server.h"
 

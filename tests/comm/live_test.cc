@@ -1,6 +1,6 @@
 // What a process tells on its live sockets while its calls run or hang.
 
-#include "comm/live.h"
+#include "comm/observe/live.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -8,8 +8,8 @@
 
 #include "base/wire.h"
 #include "comm/blame/inquiry.h"
-#include "comm/bootstrap/survey.h"
 #include "comm/control/messages.h"
+#include "comm/observe/survey.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "comm/live.h"
+#include "comm/observe/live.h"
 #include "trace/file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "comm/bootstrap/bootstrap.h"
-#include "comm/bootstrap/survey.h"
 #include "comm/job/job.h"
+#include "comm/observe/survey.h"
 
 namespace unisono::comm {
 

@@ -1,4 +1,4 @@
-#include "comm/bootstrap/survey.h"
+#include "comm/observe/survey.h"
 
 #include <algorithm>
 #include <map>

@@ -1,6 +1,6 @@
 // Ranks on many hosts are asked from one of them: all that live answer, and the others are named.
 
-#include "comm/bootstrap/survey.h"
+#include "comm/observe/survey.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "comm/live_hosts.h"
+#include "comm/observe/live_hosts.h"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/str.h"
-#include "comm/live.h"
+#include "comm/observe/live.h"
 #include "sys/local_client.h"
 #include "sys/thread.h"
 

@@ -1,7 +1,7 @@
 // What a survey's two ends tell each other, as bytes; fuzzed with the other messages.
 #include "base/error.h"
 #include "base/wire.h"
-#include "comm/bootstrap/survey.h"
+#include "comm/observe/survey.h"
 
 namespace unisono::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/live.h"
+#include "comm/observe/live.h"
 
 #include <unistd.h>
 
