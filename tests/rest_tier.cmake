@@ -4,7 +4,7 @@
 set(UNISONO_REST_chaos "Chaos.WhatIsStruck*")
 set(UNISONO_REST_comm "Backoff.WhoIsWoken*" "Dump.OfARank*" "Dump.AFailureWrites*")
 set(UNISONO_REST_comm_blame "SimulatedInquiry.O*")
-set(UNISONO_REST_comm_bootstrap "BootstrapMisuse.A*" "DeepTree.*")
+set(UNISONO_REST_comm_join "BootstrapMisuse.A*" "DeepTree.*")
 set(UNISONO_REST_comm_observe "Survey.GoesAround*" "Survey.W*")
 set(UNISONO_REST_comm_control "ControlGroup.AMemberThat*")
 # The other settings of a transport, and each transport over libfabric.

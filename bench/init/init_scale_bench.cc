@@ -21,10 +21,10 @@
 
 #include "../../tests/support/open_gate.h"
 #include "base/str.h"
-#include "comm/bootstrap/join.h"
 #include "comm/control/directory.h"
 #include "comm/control/group.h"
 #include "comm/control/handshake.h"
+#include "comm/join/join.h"
 #include "sys/real_world.h"
 #include "sys/simulated_world.h"
 

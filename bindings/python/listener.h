@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "comm/bootstrap/bootstrap.h"
+#include "comm/join/bootstrap.h"
 
 namespace unisono::python {
 

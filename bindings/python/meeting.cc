@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/try.h"
 #include "bind.h"
-#include "comm/bootstrap/meet.h"
+#include "comm/join/meet.h"
 #include "convert.h"
 #include "listener.h"
 #include "sys/own_address.h"

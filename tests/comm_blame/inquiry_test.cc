@@ -13,8 +13,8 @@
 
 #include "base/str.h"
 #include "comm/blame/fault_reasons.h"
-#include "comm/bootstrap/join.h"
 #include "comm/control/group.h"
+#include "comm/join/join.h"
 #include "support/deaths.h"
 #include "support/quiet.h"
 #include "support/sanitized.h"

@@ -7,9 +7,9 @@
 #include <functional>
 
 #include "base/wire.h"
-#include "comm/bootstrap/join.h"
 #include "comm/control/group.h"
 #include "comm/control/handshake.h"
+#include "comm/join/join.h"
 #include "support/quiet.h"
 #include "support/real_ranks.h"
 #include "sys/simulated_world.h"

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/str.h"
-#include "comm/bootstrap/roster.h"
 #include "comm/control/members.h"
+#include "comm/join/roster.h"
 
 namespace unisono::comm {
 namespace {

@@ -15,9 +15,9 @@
 
 #include "../support/quiet.h"
 #include "base/wire.h"
-#include "comm/bootstrap/join.h"
 #include "comm/control/group.h"
 #include "comm/control/handshake.h"
+#include "comm/join/join.h"
 #include "sys/simulated_world.h"
 
 namespace {

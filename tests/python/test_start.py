@@ -1,7 +1,7 @@
 """How the ranks that a launcher started find each other, and where their secret is from.
 
 Launchers are imitated by processes of this host with their variables; a real mpiexec joins in where
-one is installed. tests/comm_bootstrap/launchers_test.cc has what is said to a launcher in detail.
+one is installed. tests/comm_join/launchers_test.cc has what is said to a launcher in detail.
 """
 
 import ctypes.util

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/wire.h"
-#include "comm/bootstrap/bootstrap.h"
+#include "comm/join/bootstrap.h"
 
 namespace unisono::comm {
 

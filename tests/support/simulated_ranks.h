@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/bootstrap/join.h"
 #include "comm/control/group.h"
+#include "comm/join/join.h"
 #include "sys/simulated_world.h"
 
 namespace unisono::comm {

@@ -32,7 +32,19 @@ CXX_LAYERS = {
 }
 
 # A layer of several rooms: each may include those with a smaller number; "" is what is right in it.
-CXX_ROOMS = {"comm": {"blame": 1, "control": 2, "bootstrap": 3, "observe": 5, "job": 4, "select": 6, "run": 7, "device": 8, "": 9}}
+CXX_ROOMS = {
+    "comm": {
+        "blame": 1,
+        "control": 2,
+        "join": 3,
+        "job": 4,
+        "observe": 5,
+        "select": 6,
+        "run": 7,
+        "device": 8,
+        "": 9,
+    }
+}
 
 # What is right under python/unisono; "" is the package itself, its __init__.py.
 PYTHON_LAYERS = {

@@ -16,12 +16,12 @@
 #include <tuple>
 #include <vector>
 
-#include "comm/bootstrap/bootstrap.h"
 #include "comm/control/members.h"
 #include "comm/device/kernel_stamps.h"
 #include "comm/device/launch_order.h"
 #include "comm/device/signals.h"
 #include "comm/job/job.h"
+#include "comm/join/bootstrap.h"
 #include "comm/run/stream_calls.h"
 #include "engine/gpu/execution.h"
 #include "engine/gpu/ll128_links.h"

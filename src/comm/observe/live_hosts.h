@@ -1,5 +1,5 @@
 // What a process answers of ranks on other hosts, whom it asks through the control plane
-// (bootstrap/survey.h). docs/how-to/live.md has the request and the answer.
+// (survey.h). docs/how-to/live.md has the request and the answer.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "comm/bootstrap/bootstrap.h"
 #include "comm/job/job.h"
+#include "comm/join/bootstrap.h"
 #include "comm/observe/survey.h"
 
 namespace unisono::comm {

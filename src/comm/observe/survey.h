@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "base/rank.h"
-#include "comm/bootstrap/roster.h"
 #include "comm/control/node.h"
 #include "comm/control/tree.h"
+#include "comm/join/roster.h"
 #include "sys/local_client.h"
 
 namespace unisono::comm {

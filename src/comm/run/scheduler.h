@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "comm/blame/inquiry.h"
-#include "comm/bootstrap/bootstrap.h"
+#include "comm/join/bootstrap.h"
 #include "comm/run/backoff.h"
 #include "comm/run/connections.h"
 #include "comm/run/launches.h"

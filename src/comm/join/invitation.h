@@ -1,0 +1,21 @@
+// The way from an invitation to rank 0's rendezvous. The inviting process holds a reception: a
+// listener and a thread. Each rank connects, both sides prove the invitation's secret, and the rank
+// enrols as it would at a rendezvous, with the invitation's number as the message's communicator.
+// Rank 0 enrols with what it tells the others (meet.h): the address where it listens from then on.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "comm/join/bootstrap.h"
+
+namespace unisono::comm {
+
+bool is_invitation(std::string_view rendezvous);
+
+// Replaces an invitation in `options` by the rendezvous that it leads to. On rank 0 that is a new
+// listener.
+Result<std::optional<RendezvousListener>> follow_invitation(BootstrapOptions& options);
+
+}  // namespace unisono::comm
