@@ -23,6 +23,7 @@ pytest.importorskip("yaml")
 
 from python.answered import answer
 from python.commands_with_files import READS, Use
+from python.tiers import quick
 from unisono.errors import MisuseError
 from unisono.files import read_bounded, read_start
 
@@ -32,7 +33,7 @@ MEMORY_BYTES = 1 << 30
 SIZE = 1_000_000
 
 
-@pytest.mark.parametrize("use", READS, ids=str)
+@pytest.mark.parametrize("use", quick(READS, kept=READS[::8]), ids=str)
 def test_a_fifo_a_device_a_folder_and_an_endless_file_are_sentences(
     use: Use, inputs: Path, tmp_path: Path
 ) -> None:
@@ -146,11 +147,13 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes], list[str]]] = {
         b"l%d: calc 1\n" % one for one in range(70_000)) + b"}\n", [SIMULATE]),
     "rank_list": ("a.bin", lambda: b"\xff" * SIZE, [SIMULATE]),
 }  # fmt: skip
+QUICK = {"values", "zeros", "shown", "xml", "labels"}
 CASES = [
-    pytest.param(name, command, id=f"{name}-{command.split()[0]}")
+    pytest.param(name, command, id=f"{name}-{command.split()[0]}",
+                 marks=() if name in QUICK else pytest.mark.slow)
     for name, (_, _, commands) in HOSTILE.items()
     for command in commands
-]
+]  # fmt: skip
 
 
 def bounded() -> None:

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import unisono
 from python.jobs import LIMIT_SECONDS, NEVER, patient, run_job
+from python.tiers import quick
 from unisono import processes
 from unisono.endings import Cause, Ending, blamed_by, find_cause
 from unisono.relay import describe_ranks
@@ -35,8 +36,8 @@ FAILS = f"""
 """
 
 
-@pytest.mark.parametrize("at", [0, 2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("at", quick([0, 2, 3], kept={2}))
+@pytest.mark.parametrize("way", quick(WAYS, kept={"raise", "kill"}))
 def test_the_rank_that_failed_first_is_named(job, monkeypatch, way, at):
     patient(monkeypatch)
     end, code, how = WAYS[way]
@@ -146,7 +147,7 @@ def run_cli(folder, lines, *options):
 SPEAKS = FAILS.replace("while True", "os.write(1, b'out\\n')\n    while True")
 
 
-@pytest.mark.parametrize("label", [(), ("--label",)])
+@pytest.mark.parametrize("label", quick([(), ("--label",)], kept=[()]))
 def test_only_the_first_error_is_shown_and_the_last_line_names_its_rank(tmp_path, label):
     done = run_cli(tmp_path, SPEAKS.format(at=2, end=WAYS["raise"][0]), *label)
     assert done.returncode == 1

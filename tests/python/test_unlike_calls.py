@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from python.jobs import NEVER, run_job
+from python.tiers import quick
 
 # What the last rank calls, what the others call, and what the errors of all ranks must name.
 UNLIKE = {
@@ -37,8 +38,8 @@ UNLIKE = {
 }
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize("transport", ["shm", "socket"])
+@pytest.mark.parametrize("ranks", quick([2, 3], kept={3}))
+@pytest.mark.parametrize("transport", quick(["shm", "socket"], kept={"socket"}))
 @pytest.mark.parametrize("name", UNLIKE)
 def test_all_ranks_are_told_both_calls(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], name: str, transport: str, ranks: int
@@ -68,7 +69,7 @@ def test_all_ranks_are_told_both_calls(
             assert part.format(last=ranks - 1) in line, line
 
 
-@pytest.mark.parametrize("transport", ["shm", "socket"])
+@pytest.mark.parametrize("transport", quick(["shm", "socket"], kept={"socket"}))
 @pytest.mark.parametrize("kind", ["int32", "float16"])
 def test_a_message_is_not_received_as_another_type(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], transport: str, kind: str
