@@ -10,6 +10,7 @@ same batches and take turns. Times are medians over rounds of the slowest rank's
 
     step        milliseconds
     exposed     what a step takes more than without any communication
+    no calls    DDP's own step, whose hook gives each bucket back as it is: no library is faster
     speed       the step of the backend nccl / this one's
     loss        of the last step, and how far it is from that over the backend nccl
 """
@@ -136,6 +137,19 @@ def make_ddp(model: Model, group: dist.ProcessGroup) -> nn.Module:
     return DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True)
 
 
+def make_silent_ddp(model: Model, group: dist.ProcessGroup) -> nn.Module:
+    """DDP that calls no collective for a bucket."""
+
+    def give_back(_: object, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+        done: torch.futures.Future[Tensor] = torch.futures.Future()
+        done.set_result(bucket.buffer())
+        return done
+
+    made = DistributedDataParallel(model, process_group=group, gradient_as_bucket_view=True)
+    made.register_comm_hook(None, give_back)
+    return made
+
+
 def make_fsdp(model: Model, group: dist.ProcessGroup) -> nn.Module:
     """Each layer is gathered before it is needed, its gradient scattered after."""
     mesh = DeviceMesh.from_group(group, "cuda")
@@ -162,6 +176,8 @@ def measure(
 
     shape = arguments.batch, arguments.length
     runs = {name: Run(KINDS[kind](fresh(), group), shape) for name, group in groups.items()}
+    if kind == "ddp":
+        runs["no calls"] = Run(make_silent_ddp(fresh(), groups["Unisono"]), shape)
     alone = Run(fresh(), shape)
     for _ in range(ROUNDS):
         for run in (*runs.values(), alone):
@@ -212,9 +228,13 @@ def main() -> None:
         rows += measure(kind, groups, arguments)
         torch.cuda.empty_cache()
         if dist.get_rank() == 0:
-            print("\n".join(map(str, rows[-len(groups) :])), flush=True)
+            print("\n".join(str(row) for row in rows if row.kind == kind), flush=True)
     if dist.get_rank() == 0:
-        alone = ", ".join(f"{row.alone_ms:.2f} ms ({row.kind})" for row in rows[:: len(groups)])
+        alone = ", ".join(
+            f"{row.alone_ms:.2f} ms ({row.kind})"
+            for row in rows
+            if row.library == arguments.backend_nccl
+        )
         subject = (
             f"{arguments.layers} layers of width {arguments.width}, {arguments.batch} x"
             f" {arguments.length} words a rank; a step without communication: {alone}"
