@@ -15,9 +15,28 @@ namespace {
 constexpr std::size_t most_name_bytes = 32;
 
 constexpr TransportRow table[]{
-    {"shm", Reach::host, true, shm::make_transport, shm::probe},
-    {"socket", Reach::network, true, socket::make_transport, socket::probe},
-    {"ofi", Reach::network, false, ofi::make_transport, ofi::probe},
+    {.name = "shm",
+     .reach = Reach::host,
+     .is_default = true,
+     .protects = sys::Protection::none,
+     .reads_peers = true,
+     .make = shm::make_transport,
+     .probe = shm::probe},
+    {.name = "socket",
+     .reach = Reach::network,
+     .is_default = true,
+     .protects = sys::Protection::encrypt,
+     .reads_peers = false,
+     .make = socket::make_transport,
+     .probe = socket::probe},
+    // Libfabric writes to memory as data arrive, without a check.
+    {.name = "ofi",
+     .reach = Reach::network,
+     .is_default = false,
+     .protects = sys::Protection::none,
+     .reads_peers = false,
+     .make = ofi::make_transport,
+     .probe = ofi::probe},
 };
 static_assert(std::size(table) <= TransportSet::most);
 
@@ -29,6 +48,18 @@ bool reaches(const TransportRow& row, Nearness near) {
 bool is_taken_unasked(const TransportRow& row, Nearness near) {
   return row.is_default &&
          (row.reach == Reach::network || (near.is_same_host && near.is_same_node));
+}
+
+Status check_protection(const TransportRow& row, sys::Protection asked) {
+  if (row.reach != Reach::network || asked <= row.protects) return {};
+  std::string able;
+  for (const TransportRow& other : table)
+    if (other.reach == Reach::network && asked <= other.protects)
+      able += str(able.empty() ? "UNISONO_TRANSPORT=" : " or ", other.name);
+  return misuse("UNISONO_WIRE=", sys::name(asked), " and the transport ", row.name,
+                " exclude each other: what it protects most is ", sys::name(row.protects), "; use ",
+                able, ", or UNISONO_WIRE=", sys::name(row.protects),
+                " where the network is trusted");
 }
 
 }  // namespace
@@ -50,6 +81,12 @@ std::string_view usual_transport(std::string_view named, bool is_same_node) {
   const Nearness near{.is_same_host = is_same_node, .is_same_node = is_same_node};
   return std::ranges::find_if(table, [&](const auto& row) { return is_taken_unasked(row, near); })
       ->name;
+}
+
+bool reads_peers(std::string_view named) {
+  return std::ranges::any_of(table, [&](const TransportRow& row) {
+    return row.reads_peers && (named.empty() ? row.is_default : row.name == named);
+  });
 }
 
 void Contact::write(WireWriter& writer) const {
@@ -87,6 +124,7 @@ Result<TransportSet> TransportSet::make(const TransportOptions& options, std::st
   for (const TransportRow& row : table) {
     if (!row.is_default && row.name != named) continue;
     if (make_network && row.reach != Reach::network) continue;
+    if (!make_network) UNISONO_TRY(check_protection(row, options.protection));
     UNISONO_ASSIGN(auto made, make_network ? make_network(options) : row.make(options));
     if (options.delay_ns > 0 && row.reach == Reach::network)
       made = interpose::make_transport(

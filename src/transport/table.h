@@ -37,6 +37,11 @@ struct TransportRow {
   Reach reach;
   // Made without being asked for. Others are made, and used, only where they are named.
   bool is_default;
+  // The most that it can do for data between hosts; nobody makes it where more is asked for. Data
+  // inside a host are on no wire.
+  sys::Protection protects;
+  // Whether ranks of one host may read each other's memory: Connection::can_read_peer().
+  bool reads_peers;
   Result<std::unique_ptr<Transport>> (*make)(const TransportOptions& options);
   // How it works on this machine, for a person; the error says why it does not.
   Result<std::string> (*probe)(const Settings& settings);
@@ -48,6 +53,9 @@ std::span<const TransportRow> transport_table();
 Status check_transport_name(std::string_view named);
 // What the ranks of one node, or of two, use where all have everything.
 std::string_view usual_transport(std::string_view named, bool is_same_node);
+
+// Whether ranks of one node may read each other's memory where all use `named`, or none is named.
+bool reads_peers(std::string_view named);
 
 // What a rank tells the others.
 struct Contact {
@@ -81,7 +89,8 @@ struct Route {
 class TransportSet {
  public:
   TransportSet() = default;
-  // The default ones, and `named`, which must be in the table or empty.
+  // The default ones, and `named`, which must be in the table or empty. Misuse where one of them
+  // cannot protect data as the options ask.
   // `make_network`, if given, stands for the table's transports between hosts; then there are no
   // others.
   static Result<TransportSet> make(const TransportOptions& options, std::string_view named,

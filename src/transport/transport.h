@@ -38,6 +38,10 @@
 //                   - Put.IsNotTakenWhenTooMuchIsUnderWay
 //                   - Exposed.PutsAreNotTakenWhenTooMuchIsUnderWay
 //                   - Get.WaitsWhenTooManyAreUnderWay
+//   waking          Who sleeps until event_descriptor() is readable, or in sleep(), and then looks,
+//                   misses nothing.
+//                   - Events.WhoSleepsOnTheDescriptorMissesNothing
+//                   - Events.WhoSleepsInTheTransportMissesNothing
 //   overrun         What was taken is not lost, however long the peer does not look, and however
 //                   many others put to it: no queue of completions overflows.
 //                   - Put.OfManyPeersToOneThatDoesNotLookAreNotLost

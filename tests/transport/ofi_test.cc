@@ -25,18 +25,6 @@ class Ofi : public testing::Test {
   Factory factory_{"ofi", make, true};
 };
 
-TEST_F(Ofi, ProtectionOfTheWireIsRefusedWithASentence) {
-  for (const auto protection : {sys::Protection::authenticate, sys::Protection::encrypt}) {
-    TransportOptions options = Job::options(fresh_job());
-    options.protection = protection;
-    const auto made = make(options);
-    ASSERT_FALSE(made.ok());
-    EXPECT_EQ(made.error().kind, ErrorKind::misuse);
-    EXPECT_NE(made.error().message.find("UNISONO_WIRE="), std::string::npos)
-        << made.error().message;
-  }
-}
-
 // libpsm2, which libfabric may bring, takes them.
 TEST_F(Ofi, SignalsStayTheProgramsOwn) {
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) {

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/key.h"
+#include "base/str.h"
 #include "base/wire.h"
 
 namespace unisono {
@@ -52,6 +53,36 @@ TEST(Table, TheBestThatBothHaveIsTaken) {
   Contact theirs = must_make("").contact();
   std::erase_if(theirs.entries, [](const auto& entry) { return entry.transport == "shm"; });
   EXPECT_EQ(name_of(must_make("").route_to(1, theirs, same_node)), "socket");
+}
+
+TEST(Table, NoTransportIsMadeThatProtectsLessThanIsAskedFor) {
+  using enum sys::Protection;
+  for (const transport::TransportRow& row : transport::transport_table()) {
+    if (row.reach == transport::Reach::host) continue;
+    for (const sys::Protection asked : {authenticate, encrypt}) {
+      if (asked <= row.protects) continue;
+      const auto made = TransportSet::make(
+          {.key = derive_key(as_bytes_of("secret"), "test"), .protection = asked}, row.name);
+      ASSERT_FALSE(made.ok()) << row.name;
+      EXPECT_EQ(made.error().kind, ErrorKind::misuse);
+      EXPECT_EQ(made.error().message,
+                str("UNISONO_WIRE=", sys::name(asked), " and the transport ", row.name,
+                    " exclude each other: the most that it does for data between hosts is ",
+                    sys::name(row.protects), "; use UNISONO_TRANSPORT=socket, or UNISONO_WIRE=",
+                    sys::name(row.protects), " where the network is trusted"));
+    }
+  }
+  for (const sys::Protection asked : {none, authenticate, encrypt})
+    EXPECT_TRUE(TransportSet::make(
+                    {.key = derive_key(as_bytes_of("secret"), "test"), .protection = asked}, "")
+                    .ok());
+}
+
+TEST(Table, OnlyRanksThatUseMemoryOfTheHostReadEachOther) {
+  EXPECT_TRUE(transport::reads_peers(""));
+  EXPECT_TRUE(transport::reads_peers("shm"));
+  EXPECT_FALSE(transport::reads_peers("socket"));
+  EXPECT_FALSE(transport::reads_peers("ofi"));
 }
 
 TEST(Table, WhatCannotBeIsRefusedWithWhatCan) {

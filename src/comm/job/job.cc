@@ -156,7 +156,7 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
                                 : static_cast<unsigned>(surroundings.world->processors()),
                         1U);
   self.least = single_copy_per_mille(
-      settings_, bootstrap_options.world_size > 1 && named_transport_ != "socket");
+      settings_, bootstrap_options.world_size > 1 && transport::reads_peers(named_transport_));
   // The simulated world has no caches.
   if (const std::size_t bytes = is_real ? sys::second_level_bytes() : 0; bytes > 0)
     self.cache_kib = static_cast<std::uint32_t>(bytes >> 10);
@@ -200,7 +200,8 @@ Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootst
       .interface = bootstrap_options.interface,
       .socket_streams = settings_.integer(Setting::socket_streams),
       .rails = settings_.text(Setting::rails),
-      .shares_memory = fifo_options_.zero_copy && ranks_on_node > 1 && named_transport_ != "socket",
+      .shares_memory =
+          fifo_options_.zero_copy && ranks_on_node > 1 && transport::reads_peers(named_transport_),
       .epochs = world_->open_epochs(),
       .delay_ns = settings_.duration_ns(Setting::delay)};
   if (transport_options.interface.empty() && !one_host) transport_options.interface = found.host;

@@ -47,11 +47,6 @@ Result<std::string> numeric_host(const std::string& interface) {
 
 Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options, std::string_view provider) {
   UNISONO_TRY(check_options(options));
-  if (options.protection != sys::Protection::none)
-    return misuse("UNISONO_WIRE=", sys::name(options.protection),
-                  " and the transport ofi exclude each other: libfabric writes to memory as data "
-                  "arrive, without a check; use UNISONO_TRANSPORT=socket, or UNISONO_WIRE=none "
-                  "where the network is trusted");
   UNISONO_TRY(library());
   UNISONO_ASSIGN(const std::string host, numeric_host(options.interface));
   auto endpoint = Endpoint::open(host, provider);

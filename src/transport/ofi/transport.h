@@ -20,7 +20,7 @@ class Settings;
 namespace unisono::transport::ofi {
 
 // Whoever connects proves the job's key before it is told where memory is. Data are neither
-// encrypted nor authenticated: `options.protection` must be none.
+// encrypted nor authenticated.
 Result<std::unique_ptr<Transport>> make_transport(const TransportOptions& options);
 // With one of libfabric's providers; the other one takes the first that fits, or FI_PROVIDER's.
 Result<std::unique_ptr<Transport>> make_transport(const TransportOptions& options,
