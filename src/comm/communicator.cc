@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "comm/core.h"
 #include "comm/dump.h"
+#include "comm/job/launcher_note.h"
 #include "comm/run/out_of_memory.h"
 
 namespace unisono {
@@ -67,12 +68,17 @@ std::uint64_t Work::sequence() const { return state_ ? state_->task.entry.sequen
 int Work::source() const { return state_ && state_->task.done() ? state_->task.source : -1; }
 
 Result<Communicator> Communicator::init(const InitOptions& options) {
-  return comm::or_out_of_memory(options.rank, [&]() -> Result<Communicator> {
+  auto made = comm::or_out_of_memory(options.rank, [&]() -> Result<Communicator> {
     UNISONO_ASSIGN(auto job, comm::Job::join(options));
     auto world = job->take_world();
     UNISONO_ASSIGN(auto core, Core::make(std::move(job), std::move(world), "world"));
     return Communicator(std::move(core));
   });
+  if (made.ok())
+    comm::withdraw_note();
+  else
+    comm::note_culprit(made.error(), options.rank, options.world_size);
+  return made;
 }
 
 int Communicator::rank() const { return core_ ? core_->rank : -1; }

@@ -6,9 +6,11 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/rank.h"
 #include "base/settings.h"
 #include "base/try.h"
 #include "comm/dump.h"
+#include "comm/job/launcher_note.h"
 #include "comm/run/calls.h"
 #include "comm/run/out_of_memory.h"
 
@@ -41,6 +43,13 @@ Result<topo::Placement> placement_of(const comm::Job& job, const std::vector<int
     nodes.push_back(number);
   }
   return topo::Placement::from_nodes(nodes);
+}
+
+// For the launcher, whose ranks are those of the job.
+void note_failure(const Communicator::Core& of, Error error, int job_rank, int job_ranks) {
+  const auto culprit = Rank::among(error.peer, of.size);
+  if (culprit) error.peer = of.world_ranks()[culprit->index()];
+  comm::note_culprit(error, job_rank, job_ranks);
 }
 
 // Those of a parent stay, within reach of a leak checker.
@@ -82,16 +91,21 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
                      job, {.communicator = core->id, .epoch = core->epoch, .rank = core->rank},
                      core->world_ranks(), std::move(placement)));
   core->scheduler = std::make_unique<Scheduler>(
-      Scheduler::Options{.rank = core->rank,
-                         .communicator = core->id,
-                         .group = core->group_name,
-                         .spins = spins_of(*job),
-                         .adapts_spins = job->settings().integer(Setting::spin) < 0,
-                         .longest_sleep_ns = comm::Backoff::longest_sleep_of(
-                             job->ranks_on_host() / std::max(job->sys_world().processors(), 1)),
-                         .record_slots = static_cast<std::size_t>(std::max<std::int64_t>(
-                             job->settings().integer(Setting::record_slots), 1)),
-                         .on_failure = [of = core.get()] { comm::dump_process_to_directory(*of); }},
+      Scheduler::Options{
+          .rank = core->rank,
+          .communicator = core->id,
+          .group = core->group_name,
+          .spins = spins_of(*job),
+          .adapts_spins = job->settings().integer(Setting::spin) < 0,
+          .longest_sleep_ns = comm::Backoff::longest_sleep_of(
+              job->ranks_on_host() / std::max(job->sys_world().processors(), 1)),
+          .record_slots = static_cast<std::size_t>(
+              std::max<std::int64_t>(job->settings().integer(Setting::record_slots), 1)),
+          .on_failure =
+              [of = core.get(), me = job->rank(), ranks = job->size()](const Error& error) {
+                note_failure(*of, error, me, ranks);
+                comm::dump_process_to_directory(*of);
+              }},
       job->sys_world(), core->host->connections(), *core->status_page, *group);
   if (job->has_signals())
     UNISONO_TRY(core->make_signals(*job, *group));

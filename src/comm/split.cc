@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/try.h"
 #include "comm/core.h"
+#include "comm/job/launcher_note.h"
 
 namespace unisono {
 namespace {
@@ -85,6 +86,7 @@ Result<Communicator> Communicator::Core::shrink(std::span<const int> excluded) {
   UNISONO_ASSIGN(auto subgroup, group->subgroup(identity, members));
   auto core = Core::make(job, std::move(subgroup), str(group_name, "/shrunk to ", members.size()));
   if (!core.ok()) return of_parent(core.error(), members);
+  comm::withdraw_note();
   return Communicator(std::move(*core));
 }
 

@@ -69,6 +69,55 @@ def test_a_rank_that_ends_after_all_that_suffered_from_it_is_named(job, monkeypa
     assert outcome == unisono.launcher.Outcome(7, 1, "rank 1 exited with code 7"), output
 
 
+def test_a_program_over_nccl_is_not_named_for_what_another_rank_did(
+    tmp_path, capfdbinary, monkeypatch
+):
+    """Rank 1 gives up, and ends 10 looks after the launcher has seen the others' end."""
+    patient(monkeypatch)
+    script = tmp_path / "rank.py"
+    script.write_text(
+        textwrap.dedent("""
+            import ctypes, os, pathlib, sys, time
+            nccl = ctypes.CDLL("libnccl.so.2")
+            nccl.ncclGetLastError.restype = ctypes.c_char_p
+            class Id(ctypes.Structure):
+                _fields_ = [("bytes", ctypes.c_char * 128)]
+            def check(result):
+                if result != 0:
+                    sys.exit(nccl.ncclGetLastError(None).decode())
+            rank, folder = int(os.environ["RANK"]), pathlib.Path(sys.argv[1])
+            os.environ["NCCL_COMM_ID"] = "127.0.0.1:" + os.environ["MASTER_PORT"]
+            unique, comm = Id(), ctypes.c_void_p()
+            check(nccl.ncclGetUniqueId(ctypes.byref(unique)))
+            (folder / f"pid{rank}").write_text(str(os.getpid()))
+            check(nccl.ncclCommInitRank(ctypes.byref(comm), 3, unique, rank))
+            value = (ctypes.c_float * 10)()
+            def sum_up():
+                check(nccl.ncclAllReduce(value, value, ctypes.c_size_t(10), 7, 0, comm, None))
+            sum_up()
+            def zombie(pid):
+                return open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "Z"
+            others = [(folder / f"pid{other}").read_text() for other in (0, 2)]
+            if rank == 1:
+                nccl.ncclCommAbort(comm)
+                while not all(zombie(pid) for pid in others):
+                    time.sleep(0.01)
+                time.sleep(0.2)
+                sys.exit(7)
+            sum_up()
+        """)
+    )
+    outcome = unisono.launcher.launch(
+        [str(script), str(tmp_path)],
+        3,
+        preload_nccl=True,
+        timeout=LIMIT_SECONDS,
+        environment={"UNISONO_NCCL_HOST_MEMORY": "1", "UNISONO_LOG": "off"},
+    )
+    output = capfdbinary.readouterr().out.decode()
+    assert outcome == unisono.launcher.Outcome(7, 1, "rank 1 exited with code 7"), output
+
+
 def test_an_own_error_after_one_of_a_peer_counts_as_own(job, monkeypatch):
     """Rank 1 recovers from the loss of rank 2, which ends well, and then fails by itself."""
     patient(monkeypatch)

@@ -45,7 +45,7 @@ class Scheduler {
     std::size_t record_slots = 1024;
     // Called once, on the thread that drives, when the communicator has failed and the record is
     // closed, before waiting threads see the failure.
-    std::function<void()> on_failure;
+    std::function<void(const Error&)> on_failure;
   };
   // What ranks tell each other of failures goes over the connections that there are, over the
   // status page inside a node, and over the control group between nodes.

@@ -126,7 +126,7 @@ void Scheduler::close_record(const Error& error) {
     for (auto* const queue : {&queued_in_order_, &queued_messages_})
       for (Task* task : *queue) close(*task, error);
   }
-  if (options_.on_failure) options_.on_failure();
+  if (options_.on_failure) options_.on_failure(error);
 }
 
 trace::Record Scheduler::record() const {
