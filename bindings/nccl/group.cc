@@ -28,13 +28,18 @@ ncclResult_t run_job(const Job& job) {
   return outcome.code == ncclSuccess ? ncclSuccess : fail(outcome.code, std::move(outcome.message));
 }
 
+void drop(const Job& job, ncclResult_t code, const std::string& why) {
+  job.comm->end_job(code, why);
+  if (job.decline) job.decline(why);
+}
+
 // No job of a line without a thread is done.
 ncclResult_t refuse(std::span<const std::vector<Job>> lines, const std::system_error& why) {
   const std::string message =
       std::string("no thread can be started for the communicators of a group: ") + why.what() +
       "; this user (ulimit -u) or container (pids.max) may have no more";
   for (const std::vector<Job>& line : lines)
-    for (const Job& job : line) job.comm->end_job(ncclSystemError, message);
+    for (const Job& job : line) drop(job, ncclSystemError, message);
   return fail(ncclSystemError, message);
 }
 
@@ -107,7 +112,7 @@ Queue& queue_of(const Handle& comm) {
 
 void give_up(std::vector<Job>& jobs, ncclResult_t error) {
   for (const Job& job : jobs)
-    job.comm->end_job(error, "another call of the same group failed, so nothing of it was run");
+    drop(job, error, "another call of the same group failed, so nothing of it was run");
 }
 
 ncclResult_t run_group(Group& whole) {

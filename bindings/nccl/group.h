@@ -24,6 +24,8 @@ struct Job {
   Handle comm;  // whose state is "in progress" meanwhile
   std::function<Outcome()> work;
   bool is_late = false;
+  // Of one that other ranks wait for: tells them why it is not run.
+  std::function<void(const std::string&)> decline = {};
 };
 
 // Each runs at once without a group, else at its end. ncclInProgress on non-blocking communicators.

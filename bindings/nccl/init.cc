@@ -22,12 +22,16 @@ ncclResult_t start_init(ncclComm_t* comm, const Wanted& wanted, const Invitation
                                           "; it must be 0 to ", wanted.ranks - 1));
   const Handle made = add_handle(wanted.rank, wanted.ranks, wanted.device, wanted.config);
   *comm = made.get();
-  return add(Job{made, [made, wanted, invitation] {
-                   auto communicator = join(wanted, invitation);
-                   if (!communicator.ok()) return outcome_of(communicator.take_error());
-                   made->adopt(std::move(*communicator));
-                   return Outcome();
-                 }});
+  return add(Job{.comm = made,
+                 .work =
+                     [made, wanted, invitation] {
+                       auto communicator = join(wanted, invitation);
+                       if (!communicator.ok()) return outcome_of(communicator.take_error());
+                       made->adopt(std::move(*communicator));
+                       return Outcome();
+                     },
+                 .decline = [wanted, invitation](
+                                const std::string& why) { decline(wanted, invitation, why); }});
 }
 
 ncclResult_t init_all(ncclComm_t* comms, int devices, const int* list) {
@@ -69,10 +73,12 @@ ncclResult_t init_rank(const char* function, ncclComm_t* comm, int ranks, const 
                        int rank, const ncclConfig_t* config) {
   Wanted wanted{function, ranks, rank, 0, {}};
   Invitation invitation;
-  for (const ncclResult_t result : {read_config(config, wanted.config), read_id(id, invitation)})
-    if (result != ncclSuccess) return result;
-  if (const ncclResult_t result = current(wanted.device); result != ncclSuccess) return result;
-  return start_init(comm, wanted, invitation);
+  if (const ncclResult_t result = read_id(id, invitation); result != ncclSuccess) return result;
+  ncclResult_t result = read_config(config, wanted.config);
+  if (result == ncclSuccess) result = current(wanted.device);
+  if (result == ncclSuccess) return start_init(comm, wanted, invitation);
+  decline(wanted, invitation, last_error());
+  return result;
 }
 
 }  // namespace unisono::nccl

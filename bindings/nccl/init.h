@@ -4,6 +4,8 @@
 #include <unisono/communicator.h>
 #include <unisono/invitation.h>
 
+#include <string>
+
 #include "config.h"
 
 namespace unisono::nccl {
@@ -25,6 +27,8 @@ struct Wanted {
   int device;
   Config config;
 };
+// Tells the other ranks that this one does not come, if it has a rank.
+void decline(const Wanted& wanted, const Invitation& invitation, const std::string& why);
 // Waits for the other ranks.
 Result<Communicator> join(const Wanted& wanted, const Invitation& invitation);
 

@@ -73,7 +73,9 @@ ncclResult_t current(int& device) {
   return ncclSuccess;
 }
 
-Result<Communicator> join(const Wanted& wanted, const Invitation& invitation) {
+namespace {
+
+InitOptions options_of(const Wanted& wanted, const Invitation& invitation) {
   const Encryption encryption = use_encryption();
   InitOptions options;
   options.rank = wanted.rank;
@@ -84,7 +86,21 @@ Result<Communicator> join(const Wanted& wanted, const Invitation& invitation) {
   options.has_signals = true;
   options.shared_key = encryption.key;
   options.settings = encryption.settings();
-  return Communicator::init(options);
+  return options;
+}
+
+}  // namespace
+
+Result<Communicator> join(const Wanted& wanted, const Invitation& invitation) {
+  return Communicator::init(options_of(wanted, invitation));
+}
+
+void decline(const Wanted& wanted, const Invitation& invitation, const std::string& why) {
+  if (wanted.rank < 0 || wanted.rank >= wanted.ranks) return;
+  Error error;
+  error.kind = ErrorKind::environment;
+  error.message = why;
+  unisono::decline(options_of(wanted, invitation), error);
 }
 
 }  // namespace unisono::nccl

@@ -9,6 +9,8 @@
 
 namespace unisono {
 
+struct InitOptions;  // <unisono/communicator.h>
+
 // What every rank puts into InitOptions of the same name. Valid for one communicator.
 struct Invitation {
   std::string rendezvous;  // "meet://10.0.0.1:4711/0123456789abcdef", at most 71 characters
@@ -31,5 +33,11 @@ struct InviteOptions {
 // thread is needed: the invitation names that address and the secret of the settings, and all
 // processes may invite alike.
 Result<Invitation> invite(const InviteOptions& options = {});
+
+// For a rank that fails before it can call Communicator::init with these options: the other ranks
+// are told why, and their init ends with an error that names this rank. It takes at most five
+// seconds; ranks that come later are not told, unless an invitation leads to rank 0 and it has not
+// come. Communicator::init does the same for what it refuses itself.
+void decline(const InitOptions& options, const Error& why);
 
 }  // namespace unisono

@@ -81,6 +81,8 @@ Result<Communicator> Communicator::init(const InitOptions& options) {
   return made;
 }
 
+void decline(const InitOptions& options, const Error& why) { comm::Job::decline(options, why); }
+
 int Communicator::rank() const { return core_ ? core_->rank : -1; }
 int Communicator::size() const { return core_ ? core_->size : 0; }
 int Communicator::nodes() const { return core_ ? core_->host->plans()->placement().nodes() : 0; }

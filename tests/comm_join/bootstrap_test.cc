@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "support/real_ranks.h"
 
 namespace unisono::comm {
@@ -39,6 +40,25 @@ TEST_P(BootstrapOfRanks, ManyExchangesFollowOneAnother) {
     const Status barrier = result->world->barrier(60 * second_ns);
     EXPECT_TRUE(barrier.ok()) << barrier.error().describe();
   });
+}
+
+TEST_P(BootstrapOfRanks, ARankThatCannotJoinIsNamedByAllAtOnce) {
+  const int p = GetParam();
+  if (p == 1) GTEST_SKIP() << "nobody else is there";
+  for (const int absent : {0, p / 2, p - 1}) {
+    // Nobody's timeout ends this: it is longer than the test may take.
+    const auto results = bootstrap_all(p, 10'000 * second_ns, [&](BootstrapOptions& options) {
+      if (options.rank == absent) options.failure = environment_error("its device is lost");
+    });
+    for (int rank = 0; rank < p; ++rank) {
+      const auto& result = results[static_cast<std::size_t>(rank)];
+      ASSERT_FALSE(result.ok());
+      EXPECT_FALSE(result.error().timed_out) << result.error().describe();
+      const std::string who = rank == absent ? "" : str("rank ", absent, " cannot join: ");
+      EXPECT_EQ(result.error().message, who + "its device is lost");
+      EXPECT_EQ(result.error().peer, rank == absent ? -1 : absent);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, BootstrapOfRanks, testing::Values(1, 2, 3, 5, 8, 13));

@@ -146,6 +146,33 @@ TEST_F(InvitationTest, OfARankZeroThatCannotListenSaysWhy) {
       << refused.error().message;
 }
 
+TEST_F(InvitationTest, ARankThatCannotJoinIsNamedToAllThatComeLater) {
+  BootstrapOptions absent = guest_of(invitation.rendezvous, invitation.secret);
+  absent.world_size = 3;
+  absent.failure = environment_error("its device is lost");
+  ASSERT_FALSE(follow_invitation(absent).ok());
+  for (const int rank : {2, 0}) {
+    BootstrapOptions options = guest_of(invitation.rendezvous, invitation.secret);
+    options.rank = rank;
+    options.world_size = 3;
+    const auto followed = follow_invitation(options);
+    ASSERT_FALSE(followed.ok());
+    EXPECT_EQ(followed.error().message, "rank 1 cannot join: its device is lost");
+    EXPECT_EQ(followed.error().peer, 1);
+  }
+}
+
+TEST_F(InvitationTest, ARankThatCannotJoinIsLedToARankZeroThatHasCome) {
+  BootstrapOptions zero = guest_of(invitation.rendezvous, invitation.secret);
+  zero.rank = 0;
+  const auto listener = follow_invitation(zero);
+  ASSERT_TRUE(listener.ok()) << listener.error().message;
+  BootstrapOptions absent = guest_of(invitation.rendezvous, invitation.secret);
+  absent.failure = environment_error("its device is lost");
+  ASSERT_TRUE(follow_invitation(absent).ok());
+  EXPECT_EQ(absent.rendezvous, zero.rendezvous);
+}
+
 TEST_F(InvitationTest, WithAnotherSecretIsRefusedAtOnce) {
   BootstrapOptions options = guest_of(invitation.rendezvous, std::string(32, 'f'));
   const auto followed = follow_invitation(options);

@@ -90,6 +90,26 @@ TEST(Meet, ARankZeroThatCannotListenTellsTheOthersWhy) {
       << one.error().message;
 }
 
+TEST(Meet, ARankZeroThatCannotJoinTellsTheOthersWhy) {
+  MapStore store;
+  Meeting absent = of_rank(0);
+  absent.failure = environment_error("its disk is full, 100%");
+  const auto zero = meet(store, absent);
+  const auto one = meet(store, of_rank(1));
+  ASSERT_FALSE(zero.ok() || one.ok());
+  EXPECT_EQ(zero.error().message, "its disk is full, 100%");
+  EXPECT_EQ(one.error().kind, ErrorKind::peer);
+  EXPECT_EQ(one.error().peer, 0);
+  EXPECT_EQ(one.error().message, "rank 0 cannot join: its disk is full, 100%");
+}
+
+TEST(Meet, OnlyAnAbsentRanksWordSaysWhoIsAbsent) {
+  EXPECT_FALSE(read_absent_rank("tcp://127.0.0.1:1,-"));
+  EXPECT_EQ(read_absent_rank(absent_rank(12, "no device"))->peer, 12);
+  for (const auto* const word : {"absent,", "absent,x,y", "absent,,"})
+    EXPECT_EQ(read_absent_rank(word)->peer, -1) << word;
+}
+
 TEST(Meet, WhatIsNotRankZerosWordIsAnError) {
   for (const char* const value :
        {"", ",", "x,y", "file:///x,s", "tcp://127.0.0.1:1,", "tcp://127.0.0.1:1", "\xff[]"}) {

@@ -180,6 +180,49 @@ TEST_F(NcclInit, RanksThatDisagreeOnTheirNumberAreAllTold) {
   EXPECT_EQ(results, std::vector<ncclResult_t>(2, ncclInvalidArgument));
 }
 
+// Nobody's timeout ends this: UNISONO_BOOTSTRAP_TIMEOUT is 2 minutes, and a test has less.
+TEST_F(NcclInit, ARankThatFailsBeforeItMeetsTheOthersIsNamedByThem) {
+  for (const int absent : {0, 1, 2}) {
+    const ncclUniqueId id = make_id();
+    std::vector<ncclResult_t> results(3);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank)
+      threads.emplace_back([&, rank] {
+        ncclConfig_t config = make_config(rank == absent ? 2 : 1);
+        ncclComm_t comm = nullptr;
+        results[static_cast<std::size_t>(rank)] =
+            ncclCommInitRankConfig(&comm, 3, id, rank, &config);
+        if (comm != nullptr) {
+          EXPECT_NCCL(ncclCommAbort(comm));
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_EQ(results[static_cast<std::size_t>(rank)],
+                rank == absent ? ncclInvalidArgument : ncclRemoteError)
+          << "rank " << rank;
+  }
+}
+
+TEST_F(NcclInit, ARankWhoseGroupFailsIsNamedByTheOthers) {
+  const ncclUniqueId id = make_id();
+  ncclResult_t result = ncclSuccess;
+  std::thread other([&] {
+    ncclComm_t comm = nullptr;
+    result = ncclCommInitRank(&comm, 2, id, 0);
+    EXPECT_TRUE(says("rank 1 cannot join: another call of the same group failed")) << last_error();
+    EXPECT_NCCL(ncclCommAbort(comm));
+  });
+  ncclComm_t comm = nullptr;
+  ASSERT_NCCL(ncclGroupStart());
+  EXPECT_NCCL(ncclCommInitRank(&comm, 2, id, 1));
+  EXPECT_EQ(ncclCommInitRank(nullptr, 2, id, 1), ncclInvalidArgument);
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  other.join();
+  EXPECT_EQ(result, ncclRemoteError);
+  EXPECT_NCCL(ncclCommAbort(comm));
+}
+
 TEST_F(NcclInit, ConfigurationsOfOlderAndNewerCallersAreRead) {
   ncclComm_t comm = nullptr;
   ncclConfig_t config = make_config(1);

@@ -15,6 +15,7 @@
 #include "comm/job/orphaned_jobs.h"
 #include "comm/job/terms.h"
 #include "comm/join/invitation.h"
+#include "comm/join/join.h"
 #include "comm/join/pmi_rendezvous.h"
 #include "sys/caches.h"
 #include "sys/host.h"
@@ -25,6 +26,8 @@ namespace unisono::comm {
 namespace {
 
 constexpr std::size_t max_name_bytes = 1024;
+// For so long a rank that cannot join looks for the others to tell them.
+constexpr std::int64_t most_declining_ns = 5'000'000'000;
 // Measurements vary: a little faster is not faster.
 constexpr std::uint32_t least_gain_per_mille = 1250;
 constexpr std::uint32_t most_gain_per_mille = 1'000'000;
@@ -49,6 +52,40 @@ std::uint32_t single_copy_per_mille(const Settings& settings, bool has_peers_by_
   if (!has_peers_by_shm) return 0;
   const double gain = sys::measure_copies().gain() * 1000;
   return static_cast<std::uint32_t>(std::min<double>(gain, most_gain_per_mille));
+}
+
+// What can be read of the settings, though others cannot.
+Settings readable_settings(const SettingValues& given) {
+  const Settings& environment = environment_settings();
+  Settings out;
+  for (const SettingRow& row : setting_rows())
+    if (environment.is_set(row.setting))
+      static_cast<void>(out.set(row.setting, environment.text(row.setting)).ok());
+  for (const auto& [variable, value] : given) static_cast<void>(out.set(variable, value).ok());
+  return out;
+}
+
+Result<BootstrapOptions> bootstrap_options_of(const InitOptions& options, const Settings& settings,
+                                              bool is_listening) {
+  return bootstrap_options_from_settings(settings, {.rank = options.rank,
+                                                    .world_size = options.world_size,
+                                                    .rendezvous = options.rendezvous,
+                                                    .secret = options.secret,
+                                                    .interface = options.interface,
+                                                    .timeout_ns = options.bootstrap_timeout.count(),
+                                                    .shared_key = options.shared_key,
+                                                    .is_listening = is_listening});
+}
+
+// Replaces a launcher's way to meet by where rank 0 listens; on rank 0 that is a new listener.
+Status meet_others(BootstrapOptions& options, std::optional<RendezvousListener>& listener) {
+  if (options.world_size <= 1) return {};
+  if (is_invitation(options.rendezvous)) {
+    UNISONO_ASSIGN(listener, follow_invitation(options));
+  } else if (options.rendezvous == pmi_rendezvous) {
+    UNISONO_ASSIGN(listener, rendezvous_through_pmi(options));
+  }
+  return {};
 }
 
 // For the first communicator of this process, and by rank 0 alone: once in a job.
@@ -84,6 +121,10 @@ Result<std::shared_ptr<Job>> Job::make(const InitOptions& options) {
   job->named_transport_ =
       options.transport.empty() ? job->settings().text(Setting::transport) : options.transport;
   UNISONO_TRY(transport::check_transport_name(job->named_transport_));
+  job->node_name_ = !options.node.empty() ? options.node : job->settings().text(Setting::node);
+  if (job->node_name_.size() > max_name_bytes)
+    return misuse("the node's name has ", job->node_name_.size(), " bytes; at most ",
+                  max_name_bytes, " are allowed");
   job->call_defaults_.timeout =
       options.timeout.count() > 0
           ? options.timeout
@@ -108,50 +149,51 @@ Result<std::shared_ptr<Job>> Job::join_in(const Surroundings& surroundings,
                                      .timeout_ns = options.bootstrap_timeout.count()};
   UNISONO_TRY(fill_from_settings(job->settings(), bootstrap_options));
   job->rank_ = bootstrap_options.rank;
-  UNISONO_TRY(job->introduce(options, bootstrap_options, {}, surroundings));
+  UNISONO_TRY(job->introduce(bootstrap_options, {}, surroundings));
   return job;
 }
 
 Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
                                        std::optional<RendezvousListener> listener,
                                        bool is_listening) {
-  UNISONO_ASSIGN(std::shared_ptr<Job> job, make(options));
-  UNISONO_ASSIGN(BootstrapOptions bootstrap_options,
-                 bootstrap_options_from_settings(job->settings(),
-                                                 {.rank = options.rank,
-                                                  .world_size = options.world_size,
-                                                  .rendezvous = options.rendezvous,
-                                                  .secret = options.secret,
-                                                  .interface = options.interface,
-                                                  .timeout_ns = options.bootstrap_timeout.count(),
-                                                  .shared_key = options.shared_key,
-                                                  .is_listening = is_listening}));
-  if (bootstrap_options.world_size > 1) {
-    if (is_invitation(bootstrap_options.rendezvous)) {
-      UNISONO_ASSIGN(listener, follow_invitation(bootstrap_options));
-    } else if (bootstrap_options.rendezvous == pmi_rendezvous) {
-      UNISONO_ASSIGN(listener, rendezvous_through_pmi(bootstrap_options));
-    }
+  Result<std::shared_ptr<Job>> made = make(options);
+  if (!made.ok()) {
+    decline(options, made.error(), std::move(listener), is_listening);
+    return made;
   }
+  std::shared_ptr<Job> job = std::move(*made);
+  UNISONO_ASSIGN(BootstrapOptions bootstrap_options,
+                 bootstrap_options_of(options, job->settings(), is_listening));
+  UNISONO_TRY(meet_others(bootstrap_options, listener));
   job->rank_ = bootstrap_options.rank;
   set_log_rank(job->rank_);
   warn_of_unknown_variables(job->rank_);
-  UNISONO_TRY(job->introduce(options, bootstrap_options, std::move(listener), {}));
+  UNISONO_TRY(job->introduce(bootstrap_options, std::move(listener), {}));
   return job;
 }
 
-Status Job::introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
+void Job::decline(const InitOptions& options, const Error& why,
+                  std::optional<RendezvousListener> listener, bool is_listening) {
+  auto known = bootstrap_options_of(options, readable_settings(options.settings), is_listening);
+  if (!known.ok() || known->world_size <= 1) return;
+  known->failure = why;
+  known->timeout_ns = std::min(known->timeout_ns, most_declining_ns);
+  if (!meet_others(*known, listener).ok()) return;
+  const auto told = listener ? bootstrap(*known, SelfDescription{}, std::move(*listener))
+                             : bootstrap(*known, SelfDescription{});
+  if (!told.ok() && told.error().message != why.message)
+    log(LogLevel::debug,
+        "this rank cannot join, and could not tell the others: ", told.error().message);
+}
+
+Status Job::introduce(const BootstrapOptions& bootstrap_options,
                       std::optional<RendezvousListener> listener,
                       const Surroundings& surroundings) {
   const bool is_real = surroundings.world == nullptr;
   SelfDescription self;
   self.host = is_real ? sys::host_identity() : surroundings.world->host_identity();
-  self.node = !options.node.empty() ? options.node : settings_.text(Setting::node);
-  if (self.node.empty()) self.node = self.host;
-  node_name_ = self.node;
-  if (self.node.size() > max_name_bytes)
-    return misuse("the node's name has ", self.node.size(), " bytes; at most ", max_name_bytes,
-                  " are allowed");
+  if (node_name_.empty()) node_name_ = self.host;
+  self.node = node_name_;
   self.cores = std::max(is_real ? std::thread::hardware_concurrency()
                                 : static_cast<unsigned>(surroundings.world->processors()),
                         1U);
@@ -221,8 +263,7 @@ Status Job::exchange_contacts(Status made, const BootstrapOptions& options) {
     WireWriter mine;
     transports_.contact().write(mine);
     if (made.ok()) made = records_.publish(mine.take());
-    if (!made.ok())
-      made = peer_error(rank_, "rank ", rank_, " cannot join: ", made.error().message);
+    if (!made.ok()) made = cannot_join(rank_, made.error().message);
     return world_->agree(std::move(made), options.timeout_ns);
   }
   WireWriter writer;
@@ -235,7 +276,7 @@ Status Job::exchange_contacts(Status made, const BootstrapOptions& options) {
     WireReader reader((*contacts)[rank]);
     const std::string_view why_not = reader.text(most_bytes);
     UNISONO_ASSIGN(Peer peer, read_peer(rank, reader));
-    if (!why_not.empty()) return peer_error(rank, "rank ", rank, " cannot join: ", why_not);
+    if (!why_not.empty()) return cannot_join(rank, why_not);
     UNISONO_TRY(choose_route(rank, peer));
     peers_[rank] = std::move(peer);
   }

@@ -38,6 +38,10 @@ class Job {
   static Result<std::shared_ptr<Job>> join(const InitOptions& options,
                                            std::optional<RendezvousListener> listener = {},
                                            bool is_listening = false);
+  // This rank cannot join. Tells the others, whose join ends with an error that names it; takes a
+  // few seconds at most, and ranks that come later are not told.
+  static void decline(const InitOptions& options, const Error& why,
+                      std::optional<RendezvousListener> listener = {}, bool is_listening = false);
   static Result<std::shared_ptr<Job>> join_in(const Surroundings& surroundings,
                                               const InitOptions& options);
   sys::World& sys_world() const { return *sys_world_; }
@@ -95,7 +99,7 @@ class Job {
   Result<const Peer*> peer_of(int world_rank);
   Status set_policy(const InitOptions& options);
   static Result<std::shared_ptr<Job>> make(const InitOptions& options);
-  Status introduce(const InitOptions& options, const BootstrapOptions& bootstrap_options,
+  Status introduce(const BootstrapOptions& bootstrap_options,
                    std::optional<RendezvousListener> listener, const Surroundings& surroundings);
   Status exchange_contacts(Status made, const BootstrapOptions& options);
 

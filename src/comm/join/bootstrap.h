@@ -26,6 +26,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -73,6 +74,9 @@ struct BootstrapOptions {
   // Rank 0 itself has told the rendezvous, so that it listens there already: a rank that cannot
   // connect for a minute fails, whatever the timeout.
   bool is_listening = false;
+  // Why this rank cannot join. It comes to tell the others, whose bootstrap ends with an error that
+  // names it; its own ends with this one.
+  std::optional<Error> failure = std::nullopt;
 };
 
 // The secret that the settings name: UNISONO_SECRET_FILE's, then UNISONO_SECRET, which a launcher

@@ -80,8 +80,8 @@ std::string print(const Place& place) {
 // The ranks of one invitation. Goes when all have been introduced; whether they agree on anything
 // is for the rendezvous to see, which can tell all.
 struct InvitedRanks {
-  std::string address;           // rank 0's; empty: it has not come
-  std::uint32_t world_size = 0;  // as rank 0 says
+  std::string address;           // rank 0's, or which rank cannot join; empty: neither has come
+  std::uint32_t world_size = 0;  // as that rank says
   std::uint32_t introduced = 0;
   sys::WaitQueue changed;
 };
@@ -211,11 +211,13 @@ sys::Task<Result<std::string>> Welcome::introduce(std::uint64_t number,
   if (!Rank::among(enrolment.rank, max_ranks) || !Rank::among(enrolment.world_size, max_ranks))
     co_return misuse("rank ", enrolment.rank, " of ", enrolment.world_size,
                      " ranks asked to join; an invitation serves at most ", max_ranks, " ranks");
-  if (enrolment.rank == 0) {
-    if (!invited->address.empty())
-      co_return misuse(
-          "two processes or threads joined as rank 0 of the same communicator; give each its own "
-          "rank");
+  const bool is_absent = read_absent_rank(enrolment.address).has_value();
+  const bool is_known = !invited->address.empty();
+  if (enrolment.rank == 0 && is_known && !read_absent_rank(invited->address))
+    co_return misuse(
+        "two processes or threads joined as rank 0 of the same communicator; give each its own "
+        "rank");
+  if ((enrolment.rank == 0 || is_absent) && !is_known) {
     invited->world_size = enrolment.world_size;
     invited->address = enrolment.address;
     invited->changed.notify_all();
@@ -243,11 +245,16 @@ class Visit final : public Store {
 
   std::string_view name() const override { return "the invitation"; }
   Status set(const std::string&, const std::string& value) override {
-    UNISONO_TRY(world_.run(run(value)));
-    return {};
+    UNISONO_ASSIGN(const std::string told, world_.run(run(value)));
+    if (told == value) return {};
+    if (const auto absent = read_absent_rank(told)) return *absent;
+    return environment_error("the process that made the invitation, at ", place_.address.text(),
+                             ", did not repeat what rank 0 told it");
   }
   Status wait(const std::string&) override {
-    UNISONO_ASSIGN(told_, world_.run(run({})));
+    std::string word;
+    if (options_.failure) word = absent_rank(options_.rank, options_.failure->message);
+    UNISONO_ASSIGN(told_, world_.run(run(std::move(word))));
     return {};
   }
   Result<std::string> get(const std::string&) override { return told_; }
@@ -342,8 +349,11 @@ Result<std::optional<RendezvousListener>> follow_invitation(BootstrapOptions& op
   const std::string interface =
       options.interface.empty() ? sys::own_address(place.address.host) : options.interface;
   Visit visit(*world, options, std::move(place));
-  const Meeting meeting{
-      .key = options.rendezvous, .rank = options.rank, .interface = interface, .has_secret = true};
+  const Meeting meeting{.key = options.rendezvous,
+                        .rank = options.rank,
+                        .interface = interface,
+                        .has_secret = true,
+                        .failure = options.failure};
   UNISONO_ASSIGN(Met met, meet(visit, meeting));
   options.rendezvous = std::move(met.rendezvous);
   options.is_listening = true;

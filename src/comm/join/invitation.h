@@ -2,6 +2,7 @@
 // listener and a thread. Each rank connects, both sides prove the invitation's secret, and the rank
 // enrols as it would at a rendezvous, with the invitation's number as the message's communicator.
 // Rank 0 enrols with what it tells the others (meet.h): the address where it listens from then on.
+// A rank that cannot join enrols with that; if rank 0 has not come yet, all that come are told it.
 #pragma once
 
 #include <optional>

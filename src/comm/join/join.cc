@@ -46,6 +46,7 @@ sys::Task<Result<Joined>> Joining::run() {
   }
   for (const std::string& path : published_) world_.remove_file(path);
   if (reception_) reception_->close();
+  if (options_.failure) co_return *options_.failure;
   if (!joined.ok()) co_return joined.take_error();
   node_->end_enrolment();
   Joined out;
@@ -61,6 +62,7 @@ sys::Task<Status> Joining::assemble() {
   setup.timeout_ns = options_.timeout_ns;
   setup.deadline_ns = deadline_ns_;
   assembly_.emplace(*node_, *tree_, reception_, std::move(setup));
+  if (options_.failure) assembly_->fail(cannot_join(options_.rank, options_.failure->message));
   if (early_) assembly_->fail(*early_);
   Result<Roster> roster = co_await assembly_->run();
   assembly_.reset();

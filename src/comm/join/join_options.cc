@@ -23,6 +23,10 @@ Result<RendezvousPlace> parse_rendezvous(std::string_view text) {
                 "'; write tcp://host:port or file:///absolute/path");
 }
 
+Error cannot_join(int rank, std::string_view why) {
+  return peer_error(rank, "rank ", rank, " cannot join: ", why);
+}
+
 Status check_options(const BootstrapOptions& options, std::size_t common_bytes) {
   if (options.world_size < 1)
     return misuse("the number of ranks is ", options.world_size, "; it must be at least 1");

@@ -13,9 +13,10 @@ namespace unisono::comm {
 namespace {
 
 // A value is "<rendezvous>,<secret>", where "-" stands for a secret that rank 0 was given, or
-// "failed,<why>".
+// "failed,<why>", or "absent,<rank>,<why>" of a rank that cannot join.
 constexpr std::string_view own_secret = "-";
 constexpr std::string_view failed = "failed,";
+constexpr std::string_view absent_prefix = "absent,";
 // PMI's launchers take values of 256 bytes and more.
 constexpr std::size_t max_reason_bytes = 200;
 
@@ -53,6 +54,10 @@ std::string from_word(std::string_view word) {
 }
 
 Result<Met> tell(Store& store, const Meeting& asked) {
+  if (asked.failure) {
+    UNISONO_TRY(store.set(asked.key, absent_rank(asked.rank, asked.failure->message)));
+    return *asked.failure;
+  }
   auto listener = RendezvousListener::open(asked.interface);
   if (!listener.ok()) {
     // The others learn why, or they would wait for nothing.
@@ -72,6 +77,7 @@ Result<Met> tell(Store& store, const Meeting& asked) {
 Result<Met> hear(Store& store, const Meeting& asked) {
   UNISONO_TRY(store.wait(asked.key));
   UNISONO_ASSIGN(const std::string told, store.get(asked.key));
+  if (const auto error = read_absent_rank(told)) return *error;
   if (told.starts_with(failed))
     return peer_error(0, "rank 0 could not listen for the other ranks: ",
                       from_word(std::string_view(told).substr(failed.size())));
@@ -95,6 +101,19 @@ Result<Met> hear(Store& store, const Meeting& asked) {
 
 Result<Met> meet(Store& store, const Meeting& asked) {
   return asked.rank == 0 ? tell(store, asked) : hear(store, asked);
+}
+
+std::string absent_rank(int rank, std::string_view why) {
+  return str(absent_prefix, rank, ",", to_word(why));
+}
+
+std::optional<Error> read_absent_rank(std::string_view value) {
+  if (!value.starts_with(absent_prefix)) return std::nullopt;
+  value.remove_prefix(absent_prefix.size());
+  const std::size_t comma = std::min(value.find(','), value.size());
+  int rank = -1;
+  std::from_chars(value.data(), value.data() + comma, rank);
+  return cannot_join(rank, from_word(value.substr(std::min(comma + 1, value.size()))));
 }
 
 std::string forgotten_meeting() {

@@ -35,6 +35,8 @@ struct Meeting {
   std::string interface;  // as in BootstrapOptions
   // The settings have a secret. It precedes one that rank 0 would make, and no store sees it.
   bool has_secret = false;
+  // Why this rank cannot join. Rank 0 sets that in place of where it listens.
+  std::optional<Error> failure = std::nullopt;
 };
 
 struct Met {
@@ -43,10 +45,15 @@ struct Met {
   std::string secret;  // empty where the settings have one
 };
 
-// Collective over the job's ranks. A rank 0 that cannot listen tells the others why, who fail, too.
+// Collective over the job's ranks. A rank 0 that cannot listen or join tells the others why, who
+// fail, too.
 Result<Met> meet(Store& store, const Meeting& asked);
 
 // Rank 0 sets this once all ranks have joined, so that the store does not keep the secret.
 std::string forgotten_meeting();
+
+// A value that says that a rank cannot join, and the error that such a value stands for.
+std::string absent_rank(int rank, std::string_view why);
+std::optional<Error> read_absent_rank(std::string_view value);
 
 }  // namespace unisono::comm

@@ -113,7 +113,8 @@ Result<std::optional<RendezvousListener>> rendezvous_through_pmi(BootstrapOption
   auto met = meet(store, {.key = str("unisono-", shared.jobs++),
                           .rank = options.rank,
                           .interface = options.interface,
-                          .has_secret = !options.secret.empty()});
+                          .has_secret = !options.secret.empty(),
+                          .failure = options.failure});
   if (met.ok()) {
     options.rendezvous = std::move(met->rendezvous);
     options.is_listening = true;

@@ -253,14 +253,17 @@ sys::Task<Status> Joining::enrol(std::unique_ptr<Channel> channel, int at) {
     sys::Address where{channel->local_address().host, 0};
     if (!options_.interface.empty()) where.host = options_.interface;
     Result<std::unique_ptr<sys::Listener>> listener = world_.listen(where);
-    if (!listener.ok()) co_return listener.take_error();
-    Status started = start_node(std::move(*listener));
+    Status started;
+    if (listener.ok())
+      started = start_node(std::move(*listener));
+    else if (!options_.failure)
+      options_.failure = listener.error();
     if (!started.ok()) co_return std::move(started);
   }
   Enrolment enrolment;
   enrolment.rank = static_cast<std::uint32_t>(options_.rank);
   enrolment.world_size = static_cast<std::uint32_t>(options_.world_size);
-  enrolment.address = node_->address().text();
+  enrolment.address = (node_->is_started() ? node_->address() : channel->local_address()).text();
   const std::vector<std::byte> payload = encode(enrolment);
   const MessageKey no_key;
   const auto left = [&](const Error& error) {
