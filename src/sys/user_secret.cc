@@ -52,7 +52,8 @@ Status make_secret_file(const std::string& path) {
 }  // namespace
 
 // Everybody may make a folder of that name in /tmp, and nobody else in /run/user/<user id>. That
-// one ends with the user's last session, though, and jobs may outlive it.
+// one ends with the user's last session, though, and jobs may outlive it. It is not taken from
+// XDG_RUNTIME_DIR, which one rank may have in its environment and another one not.
 std::string user_directory() {
   std::string usual = str("/tmp/unisono-", geteuid());
   const std::string runtime = str("/run/user/", geteuid());

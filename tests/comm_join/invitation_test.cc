@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unisono/communicator.h>
 #include <unisono/invitation.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/str.h"
 #include "comm/control/handshake.h"
 #include "comm/control/messages.h"
 #include "support/real_ranks.h"
@@ -198,6 +201,43 @@ TEST_F(InvitationTest, ARankWithoutDescriptorsNamesItsOwnLimit) {
     std::_Exit(0);
   };
   EXPECT_EXIT(follow(), testing::ExitedWithCode(0), "rank 1 cannot open more connections");
+}
+
+// A process of its own, because the first invitation of a process decides for all.
+TEST(InvitationDeathTest, WithASecretFileAdmitsOnlyRanksThatHaveIt) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto join_all = [] {
+    const std::string path = str("/tmp/unisono-test-secret-", getpid());
+    FILE* const file = std::fopen(path.c_str(), "w");
+    chmod(path.c_str(), 0600);
+    std::fputs("what only these ranks have", file);
+    std::fclose(file);
+    const SettingValues settings{{"UNISONO_SECRET_FILE", path}};
+    const auto invitation =
+        invite({.interface = "127.0.0.1", .address = {}, .shared_key = {}, .settings = settings});
+    const auto join = [&](int rank, const SettingValues& with) {
+      InitOptions options;
+      options.rank = rank;
+      options.world_size = 2;
+      options.rendezvous = invitation->rendezvous;
+      options.secret = invitation->secret;
+      options.settings = with;
+      return Communicator::init(options);
+    };
+    const auto stranger = join(1, {});
+    std::vector<std::string> outcomes(2);
+    run_ranks(2, [&](int rank) {
+      const auto made = join(rank, settings);
+      outcomes[static_cast<std::size_t>(rank)] = made.ok() ? "in" : made.error().message;
+    });
+    std::fprintf(stderr, "stranger: %s; ranks: %s, %s\n",
+                 stranger.ok() ? "in" : stranger.error().message.c_str(), outcomes[0].c_str(),
+                 outcomes[1].c_str());
+    unlink(path.c_str());
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(join_all(), testing::ExitedWithCode(0),
+              "stranger: the invitation's secret is not that of .*; ranks: in, in");
 }
 
 // A process that has the secret and answers what no inviting one does.

@@ -78,9 +78,11 @@ Result<BootstrapOptions> bootstrap_options_of(const InitOptions& options, const 
 }
 
 // Replaces a launcher's way to meet by where rank 0 listens; on rank 0 that is a new listener.
-Status meet_others(BootstrapOptions& options, std::optional<RendezvousListener>& listener) {
+Status meet_others(const Settings& settings, BootstrapOptions& options,
+                   std::optional<RendezvousListener>& listener) {
   if (options.world_size <= 1) return {};
   if (is_invitation(options.rendezvous)) {
+    UNISONO_ASSIGN(options.shared_key, invited_key(settings, options.shared_key));
     UNISONO_ASSIGN(listener, follow_invitation(options));
   } else if (options.rendezvous == pmi_rendezvous) {
     UNISONO_ASSIGN(listener, rendezvous_through_pmi(options));
@@ -164,7 +166,7 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
   std::shared_ptr<Job> job = std::move(*made);
   UNISONO_ASSIGN(BootstrapOptions bootstrap_options,
                  bootstrap_options_of(options, job->settings(), is_listening));
-  UNISONO_TRY(meet_others(bootstrap_options, listener));
+  UNISONO_TRY(meet_others(job->settings(), bootstrap_options, listener));
   job->rank_ = bootstrap_options.rank;
   set_log_rank(job->rank_);
   warn_of_unknown_variables(job->rank_);
@@ -174,11 +176,12 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
 
 void Job::decline(const InitOptions& options, const Error& why,
                   std::optional<RendezvousListener> listener, bool is_listening) {
-  auto known = bootstrap_options_of(options, readable_settings(options.settings), is_listening);
+  const Settings settings = readable_settings(options.settings);
+  auto known = bootstrap_options_of(options, settings, is_listening);
   if (!known.ok() || known->world_size <= 1) return;
   known->failure = why;
   known->timeout_ns = std::min(known->timeout_ns, most_declining_ns);
-  if (!meet_others(*known, listener).ok()) return;
+  if (!meet_others(settings, *known, listener).ok()) return;
   const auto told = listener ? bootstrap(*known, SelfDescription{}, std::move(*listener))
                              : bootstrap(*known, SelfDescription{});
   if (!told.ok() && told.error().message != why.message)

@@ -133,7 +133,8 @@ Result<Welcome*> Welcome::of_this_process(const Settings& settings, const Invite
   UNISONO_ASSIGN(auto doorkeeper,
                  Doorkeeper::make(*world, {guests.protection, false}, most_waiting));
   secret.resize(secret_digits);
-  doorkeeper->admit(Purpose::enrolment, enrolment_key(secret, options.shared_key));
+  UNISONO_ASSIGN(const std::string shared_key, invited_key(settings, options.shared_key));
+  doorkeeper->admit(Purpose::enrolment, enrolment_key(secret, shared_key));
   std::unique_ptr<Welcome> made(new Welcome(std::move(world), std::move(listener),
                                             std::move(doorkeeper), std::move(secret),
                                             guests.timeout_ns));
@@ -297,7 +298,8 @@ sys::Task<Result<std::unique_ptr<Channel>>> Visit::reach() {
     if (refusal == Refusal::secret)
       co_return environment_error(
           "the invitation's secret is not that of the process that listens at ",
-          place_.address.text(), "; use the newest invitation");
+          place_.address.text(),
+          "; use the newest invitation, and the same UNISONO_SECRET_FILE on all ranks or on none");
     if (const auto given_up = reaching.failed(why, world_.now_ns())) co_return *given_up;
     const std::int64_t wait_ns = refusal == Refusal::dropped ? short_pause_ns : pause_ns;
     sys::Wait pause(world_.scheduler(), std::min(deadline_ns_, world_.now_ns() + wait_ns));
@@ -341,6 +343,12 @@ sys::Task<Result<std::string>> Visit::run(std::string word) {
 
 bool is_invitation(std::string_view rendezvous) {
   return rendezvous.starts_with(invitation_scheme);
+}
+
+Result<std::string> invited_key(const Settings& settings, const std::string& shared_key) {
+  if (settings.text(Setting::secret_file).empty()) return shared_key;
+  UNISONO_ASSIGN(const std::string secret, secret_from_settings(settings));
+  return str(shared_key, "\n", secret);
 }
 
 Result<std::optional<RendezvousListener>> follow_invitation(BootstrapOptions& options) {
