@@ -96,12 +96,19 @@ def meet(
         MachineError: This rank is 0 and could not, or only rank 0 has a secret of its own.
         Exception: Whatever the store raises when rank 0 did not come in time.
     """
-    # A store outlives the groups that are made over it: a group with the name of a destroyed one
-    # must not read what that one left. Each round of arrivals is one group.
-    arrival = store.add(f"{prefix}/arrivals", 1) - 1
-    key = f"{prefix}/{arrival // size}/rendezvous"
+    key = f"{turn(store, prefix, size)}/rendezvous"
     met = meet_in(_Waiting(store, timeout), key, rank, interface, given)
     return met._replace(forget=lambda: _forget(store, key)) if rank == 0 else met
+
+
+def turn(store: Store, prefix: str, size: int) -> str:
+    """Where the keys of the next group of `size` ranks begin. Each rank calls it once for a group.
+
+    A store outlives the groups that are made over it: a group with the name of a destroyed one must
+    not read what that one left. Each round of arrivals is one group.
+    """
+    arrival = store.add(f"{prefix}/arrivals", 1) - 1
+    return f"{prefix}/{arrival // size}"
 
 
 def meet_in(

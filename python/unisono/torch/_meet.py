@@ -69,9 +69,8 @@ def meet_in(
 
 
 def _await_all(store: Store, rank: int, size: int, timeout: timedelta) -> None:
-    # Each round of arrivals is one group, as in _through_store.
-    turn = (store.add("unisono/comers", 1) - 1) // size
-    keys = [f"unisono/{turn}/came/{other}" for other in range(size)]
+    prefix = _through_store.turn(store, "unisono/comers", size)
+    keys = [f"{prefix}/{other}" for other in range(size)]
     store.set(keys[rank], "")
     try:
         store.wait(keys, timeout)
