@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <array>
 #include <set>
 
 #include "base/error.h"
@@ -123,6 +124,36 @@ TEST_F(StatusPage, TellsTheEarliestCallThatIsAnother) {
   ASSERT_TRUE(other);
   EXPECT_EQ(other->ours, (CallId{.what = 2, .number = 1, .plan = 3}));
   EXPECT_EQ(other->theirs, (CallId{.what = 7, .number = 1, .plan = 3}));
+}
+
+TEST_F(StatusPage, TellsWhoseStreamIsInAnotherCallOfTheSameNumber) {
+  const CallId ours{.what = 17, .number = 4, .plan = 3};
+  EXPECT_FALSE(three_.other_launched(ours)) << "nobody shows any";
+  const std::array behind{CallId{.what = 16, .number = 3, .plan = 3}};
+  five_.shows_launched(behind);
+  const std::array alike{CallId{.what = 18, .number = 5, .plan = 3}, ours};
+  eight_.shows_launched(alike);
+  EXPECT_FALSE(three_.other_launched(ours));
+  for (const CallId& theirs :
+       {CallId{.what = 19, .number = 4, .plan = 3}, CallId{.what = 17, .number = 4, .plan = 5}}) {
+    five_.shows_launched(std::array{theirs});
+    const auto other = three_.other_launched(ours);
+    ASSERT_TRUE(other);
+    EXPECT_EQ(other->rank, 5);
+    EXPECT_EQ(other->theirs, theirs);
+    EXPECT_EQ(other->ours, ours);
+  }
+}
+
+// They count calls in graphs once, and run them often.
+TEST_F(StatusPage, DoesNotCompareStreamsOfRanksThatHaveCaptured) {
+  const CallId ours{.what = 17, .number = 4, .plan = 3};
+  for (comm::StatusPage* other : {&five_, &eight_})
+    other->shows_launched(std::array{CallId{.what = 19, .number = 4, .plan = 3}});
+  five_.captures();
+  EXPECT_EQ(three_.other_launched(ours).value_or(comm::StatusPage::OtherCall{}).rank, 8);
+  three_.captures();
+  EXPECT_FALSE(three_.other_launched(ours));
 }
 
 TEST_F(StatusPage, KnowsWhoseCallsItCompares) {

@@ -207,12 +207,11 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   if (error) {
     close(task, *error);
   } else if (task.arguments.is_on_stream()) {
-    const std::int64_t timeout_ns = task.arguments.timeout_ns();
     trace::Entry entry = task.entry;
-    if (!entry.is_message()) launched(entry, entry.sequence, timeout_ns);
+    if (!entry.is_message()) launched(entry, entry.sequence, task.arguments);
     for (const Task::Part& part : task.parts) {
       entry = task.recorded(part);
-      launched(entry, part.number, timeout_ns);
+      launched(entry, part.number, task.arguments);
     }
   } else {
     task.entry.state = trace::State::ended;

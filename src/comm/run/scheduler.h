@@ -107,6 +107,10 @@ class Scheduler {
  private:
   // Looking at the clock costs some 25 ns; every 64th idle poll is often enough.
   static constexpr std::int64_t rounds_between_looks = 64;
+  // Calls that do not match may wait for each other until their deadline: neither sends what the
+  // other waits for. So a rank that has waited this long compares its call with those that it waits
+  // for.
+  static constexpr std::int64_t patience_before_comparing_ns = 500'000'000;
 
   bool try_lock_progress() { return !progress_lock_.exchange(true, std::memory_order_acquire); }
   void unlock_progress() { progress_lock_.store(false, std::memory_order_release); }
@@ -146,11 +150,18 @@ class Scheduler {
   bool poll(Task& task);
   void finish(Task& task, std::shared_ptr<const Error> error);
   // A call is on its stream: driven until it is over there.
-  void launched(trace::Entry& entry, std::uint64_t number, std::int64_t timeout_ns,
+  void launched(trace::Entry& entry, std::uint64_t number, const engine::Arguments& arguments,
                 std::uint32_t kind = 0);
   void look_at_launched();
   // An error once the first call that is open on a stream has been so for longer than its timeout.
   std::optional<Error> overdue_launch(std::int64_t now) const;
+  // The collective of that launch; none: it was messages, or another launch has taken its place.
+  std::optional<CallId> launched_call(std::uint64_t launch) const;
+  // Shows the neighbours which collectives the streams are at.
+  void show_launched();
+  // An error if the first call that is open on a stream has been so for long, and a rank that it
+  // waits for has made another.
+  std::optional<Error> launched_mismatch(std::int64_t now);
   // Counts this rank as one with a call under way while one is on a stream.
   void count_launched(bool is_open);
   // A call in host memory has ended, at once or as a task: where its time went.
@@ -235,6 +246,14 @@ class Scheduler {
   // By the launch's number. Once it has been overwritten, those of later calls count, which are the
   // same as a rule.
   std::array<std::int64_t, 64> launch_timeouts_ns_{};
+  // By the launch's number; empty until streams are looked after. A stream takes some thousand
+  // commands, so the first launch that is open is among these.
+  static constexpr std::size_t most_launched = 2048;
+  struct LaunchedCall {
+    std::uint64_t launch = 0;
+    CallId call;
+  };
+  std::vector<LaunchedCall> launched_calls_;
   bool has_closed_ = false;
   std::int64_t idle_rounds_ = 0;
   std::int64_t last_peer_check_ns_ = 0;

@@ -20,10 +20,6 @@ constexpr std::int64_t peer_check_interval_ns = 5'000'000;
 constexpr std::int64_t listen_interval_ns = 20'000'000;
 // A connection that takes longer than this to be made has its peer watched.
 constexpr std::int64_t patience_before_watching_ns = 200'000'000;
-// Calls that do not match may wait for each other until their deadline: neither sends what the
-// other waits for. So a rank that has waited this long compares its call with those that it waits
-// for.
-constexpr std::int64_t patience_before_comparing_ns = 500'000'000;
 // On other nodes: so many of them. Who differs is asked by those that wait for it, and asks, too.
 constexpr std::size_t most_compared = 4;
 // A peer that has done its part of a call may leave in order before that call is over here. One
@@ -344,6 +340,7 @@ void Scheduler::look_at_device() {
   // A call that was launched waits for no connection any more.
   look_at_waits(now);
   listen(now);
+  if (const auto disagreement = launched_mismatch(now)) fail_as_told(*disagreement);
   look_at_device_peers(now);
   if (const auto overdue = overdue_launch(now)) fail(*overdue);
   unlock_progress();

@@ -1,11 +1,14 @@
 // What the record says of a communicator's calls.
 
 #include <algorithm>
+#include <array>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/fingerprint.h"
 #include "base/units.h"
 #include "comm/run/scheduler.h"
 #include "trace/record.h"
@@ -33,8 +36,8 @@ void Scheduler::close(Task& task, const Error& error) {
   write(task);
 }
 
-void Scheduler::launched(trace::Entry& entry, std::uint64_t number, std::int64_t timeout_ns,
-                         std::uint32_t kind) {
+void Scheduler::launched(trace::Entry& entry, std::uint64_t number,
+                         const engine::Arguments& arguments, std::uint32_t kind) {
   const StreamCalls::Launch launch = on_streams_.load(std::memory_order_relaxed)->last_launch();
   entry.state = trace::State::scheduled;
   entry.started_ns = 0;
@@ -55,8 +58,12 @@ void Scheduler::launched(trace::Entry& entry, std::uint64_t number, std::int64_t
     // A call that is captured differs from others of its kind in more than its times.
     ring.write(number, entry, launch.is_captured ? 0 : kind);
   }
-  if (!launch.is_captured) {
-    launch_timeouts_ns_[launch.number % launch_timeouts_ns_.size()] = timeout_ns;
+  if (launch.is_captured) {
+    status_page_.captures();
+  } else {
+    launch_timeouts_ns_[launch.number % launch_timeouts_ns_.size()] = arguments.timeout_ns();
+    launched_calls_[launch.number % most_launched] = {
+        launch.number, entry.is_message() ? CallId{} : arguments.call};
     if (!has_launched_) {
       ended_launches_ = launch.number - 1;
       open_since_ns_ = entry.launched_ns;
@@ -84,7 +91,34 @@ void Scheduler::look_at_launched() {
   if (failed_.load(std::memory_order_acquire) || !on_streams.failure().ok()) return;
   if (std::exchange(ended_launches_, ended) != ended) open_since_ns_ = now_ns();
   launches_.saw_ended(ended, now_ns());
+  show_launched();
   if (ended == on_streams.last_launch().number) count_launched(false);
+}
+
+std::optional<CallId> Scheduler::launched_call(std::uint64_t launch) const {
+  const LaunchedCall& known = launched_calls_[launch % most_launched];
+  return known.launch == launch && known.call.what != 0 ? std::optional(known.call) : std::nullopt;
+}
+
+void Scheduler::show_launched() {
+  std::array<CallId, KeptLaunches::kept> calls;
+  std::size_t count = 0;
+  for (std::uint64_t back = 0; back <= ended_launches_ && back < most_launched; ++back)
+    if (const auto call = launched_call(ended_launches_ + 1 - back)) {
+      calls[count++] = *call;
+      if (count == calls.size()) break;
+    }
+  status_page_.shows_launched(std::span(calls).first(count));
+}
+
+std::optional<Error> Scheduler::launched_mismatch(std::int64_t now) {
+  if (!has_launched_ || now - open_since_ns_ < patience_before_comparing_ns) return std::nullopt;
+  const auto open = launched_call(ended_launches_ + 1);
+  if (const auto other = open ? status_page_.other_launched(*open) : std::nullopt)
+    return peer_failure(FailureReason::mismatch, -1,
+                        describe_mismatch(options_.communicator, options_.rank, other->ours,
+                                          other->rank, other->theirs));
+  return std::nullopt;
 }
 
 std::optional<Error> Scheduler::overdue_launch(std::int64_t now) const {

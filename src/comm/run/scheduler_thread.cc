@@ -37,6 +37,7 @@ void Scheduler::stop_progress_thread(std::chrono::milliseconds patience) {
 }
 
 void Scheduler::watch(StreamCalls& on_streams) {
+  launched_calls_.resize(most_launched);
   on_streams_.store(&on_streams, std::memory_order_release);
   if (failed_.load(std::memory_order_acquire)) on_streams.abort({});
   // A program may end without having destroyed its communicators, and the driver, which was

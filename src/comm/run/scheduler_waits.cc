@@ -65,8 +65,7 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
   entry.scheduled_ns = entry.started_ns;
   if (call.arguments.is_on_stream()) {
-    launched(entry, is_collective ? entry.sequence : call.number, call.arguments.timeout_ns(),
-             call.kind);
+    launched(entry, is_collective ? entry.sequence : call.number, call.arguments, call.kind);
   } else {
     entry.state = trace::State::ended;
     std::uint32_t kind = call.kind;

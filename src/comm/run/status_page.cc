@@ -113,6 +113,20 @@ std::optional<StatusPage::OtherCall> StatusPage::other_call() const {
   return std::nullopt;
 }
 
+std::optional<StatusPage::OtherCall> StatusPage::other_launched(const CallId& ours) const {
+  const auto captures = [](const Line& line) {
+    return line.captures.load(std::memory_order_relaxed);
+  };
+  if (!memory_ || captures(*own_line_)) return std::nullopt;
+  for (std::size_t i = 0; i < neighbours_.size(); ++i) {
+    const Line& line = line_of(i);
+    if (const auto theirs = line.launches.find(ours.number);
+        theirs && *theirs != ours && !captures(line))
+      return OtherCall{.rank = neighbours_[i], .theirs = *theirs, .ours = ours};
+  }
+  return std::nullopt;
+}
+
 bool StatusPage::has_line(int rank) const {
   return memory_ != nullptr && std::ranges::binary_search(neighbours_, rank);
 }

@@ -10,12 +10,14 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/fixed_text.h"
 #include "comm/blame/kept_calls.h"
+#include "comm/run/kept_launches.h"
 #include "sys/exit.h"
 #include "sys/process.h"
 #include "sys/world.h"
@@ -76,6 +78,13 @@ class StatusPage {
     CallId ours;
   };
   std::optional<OtherCall> other_call() const;
+  // The collectives that this rank's streams are at.
+  void shows_launched(std::span<const CallId> calls) { own_line_->launches.show(calls); }
+  // This rank has captured a collective, and counts it once, however often a graph runs it.
+  void captures() { own_line_->captures.store(true, std::memory_order_relaxed); }
+  // A neighbour whose collective on a stream of the same number as `ours` is another. Ranks that
+  // have captured are not compared. Relaxed, as in absent().
+  std::optional<OtherCall> other_launched(const CallId& ours) const;
   // Whether other_call() compares that rank's calls.
   bool has_line(int rank) const;
   // This rank runs on that processor; on none while it gives it to others. Relaxed, as in
@@ -118,6 +127,8 @@ class StatusPage {
     std::atomic<std::uint64_t> fault{0};    // packed; 0: none
     std::atomic<int> processor{0};          // that it was last seen on, plus 1; 0: none
     KeptCalls kept;
+    KeptLaunches launches;
+    std::atomic<bool> captures{false};
     FixedText<448> why;  // of the fault; as are the next three
     FailureReason reason = FailureReason::unknown;
     int finder = -1;
