@@ -89,6 +89,14 @@ std::string describe_call(std::uint64_t fingerprint) {
   return out;
 }
 
+// The finaliser of MurmurHash3, which changes half of the bits for each that differs.
+std::uint32_t call_tag(const CallId& call) {
+  std::uint64_t hash = call.what ^ std::uint64_t{call.plan} * 0x9e3779b97f4a7c15;
+  hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccd;
+  hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53;
+  return static_cast<std::uint32_t>(hash ^ hash >> 33);
+}
+
 std::uint32_t plan_id(std::string_view name, std::uint64_t digest, Protocol protocol,
                       int channels) {
   const std::uint32_t hash = name_hash(name, digest);

@@ -19,6 +19,11 @@ struct Fingerprint {
   std::int64_t count = 0;
 };
 
+// What the two ranks of a message must agree on.
+constexpr Fingerprint message_fingerprint(DataType type, std::int64_t count) {
+  return {.collective = Collective::point_to_point, .type = type, .count = count};
+}
+
 // Never 0, which stands for no call. The word decodes to the call: it holds a root below 2^16 and a
 // count below 2^34, of larger ones the low bits.
 std::uint64_t pack(const Fingerprint& fingerprint);
@@ -37,6 +42,10 @@ struct CallId {
   bool operator==(const CallId&) const = default;
 };
 static_assert(sizeof(CallId) == 16);
+
+// What fits where a CallId does not: a hash of what is called and by which plan; 0 for no call. The
+// number is left out, because a call in a CUDA graph runs many times.
+std::uint32_t call_tag(const CallId& call);
 
 // Names a plan with its protocol and channels, the same on all ranks. `digest` tells plans of one
 // name apart; 0 for a built-in algorithm. Remembers the name, for describe_plan().

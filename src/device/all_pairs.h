@@ -59,6 +59,7 @@ struct LlLaunch {
   std::int16_t own;    // which of the peers is this rank
   std::uint8_t sources_differ;
   std::uint8_t signals;  // only some send
+  std::uint32_t tag;     // of the call
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
   Stamp stamp;
@@ -86,7 +87,7 @@ constexpr std::size_t ll128_slots_bytes(int ranks, int blocks = ll128_max_blocks
 inline constexpr int bulk_max_blocks = 32;
 // Calls that post where their data go, by thread blocks. Of this end: how many there were. Of the
 // peer, stored by it: for each block, where this rank's data go, in this rank's addresses, or 0,
-// each half with the call's number, as in LL; and calls that each block has sent.
+// each half with the call's number and tag, as in LL; and calls that each block has sent.
 struct PostingCalls {
   alignas(128) std::uint64_t calls[ll128_max_blocks];
   alignas(128) std::uint32_t posts[ll128_max_blocks][4];
@@ -122,8 +123,8 @@ struct Ll128Peer {
 struct Ll128Launch {
   std::uint64_t states;  // Ll128Region of the lowest peer
   std::int64_t longest;  // of the peers' bytes, the same on all ranks
-  std::int16_t rank;
-  std::int16_t ranks;
+  std::int8_t rank;
+  std::int8_t ranks;
   // Sets of ranks, as bits: receivers of data in hop 0; those whose data this rank also stores at
   // its own destination; sources of the sum; receivers of the sum; senders of data to put in place.
   std::uint8_t sends;
@@ -135,6 +136,7 @@ struct Ll128Launch {
   std::uint8_t sources_differ;
   std::uint8_t signals;
   std::uint8_t spreads;  // zero-copy: a block sends to one rank; the same on all ranks
+  std::uint32_t tag;     // of the call
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
   Stamp stamp;

@@ -23,6 +23,16 @@ inline constexpr std::size_t ll128_line_payload = 120;
 inline constexpr std::size_t ll128_group_payload = 8 * ll128_line_payload;
 inline constexpr std::size_t ll128_group_bytes = 8 * ll128_line_bytes;
 
+// What a kernel waits for: a message's number, and above it the tag of its call
+// (unisono::call_tag), so that nobody takes a message of another call. One end's numbers rise by
+// one; a flag that is read later has a number that is higher by less than `most_ahead`.
+constexpr std::uint64_t flag_of(std::uint32_t tag, std::uint64_t number) {
+  return (std::uint64_t{tag} << 32) + number;
+}
+inline constexpr std::uint64_t most_ahead = std::uint64_t{1} << 31;
+constexpr std::uint32_t number_of(std::uint64_t flag) { return static_cast<std::uint32_t>(flag); }
+// LL has 32 bits for each half of a unit: the number, and the sum of number and tag.
+
 // The arithmetic of a call: unisono::DataType, and what combines two elements.
 // average: a sum in which contributions that are finite never add up to an infinity.
 enum class Combine : std::uint8_t { sum, product, min, max, average };

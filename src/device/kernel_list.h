@@ -25,7 +25,7 @@
 // and up to 2, 4 or 8 ranks.
 #define UNISONO_LL_KERNELS(KERNEL)     \
   KERNEL(ll_take, any, 2, 64)          \
-  KERNEL(ll_take, any, 4, 80)          \
+  KERNEL(ll_take, any, 4, 88)          \
   KERNEL(ll_take, any, 8, 120)         \
   KERNEL(ll_take, plain, 2, 56)        \
   KERNEL(ll_take, plain, 4, 64)        \
@@ -36,7 +36,7 @@
   KERNEL(ll_combine, float16, 4, 56)   \
   KERNEL(ll_combine, bfloat16, 2, 56)  \
   KERNEL(ll_combine, bfloat16, 4, 56)  \
-  KERNEL(ll_combine, float32, 2, 56)   \
+  KERNEL(ll_combine, float32, 2, 64)   \
   KERNEL(ll_combine, float32, 4, 56)   \
   KERNEL(ll_two_shot, any, 4, 72)      \
   KERNEL(ll_two_shot, any, 8, 112)     \
@@ -64,7 +64,7 @@
   KERNEL(bulk, float16, 2, 120)      \
   KERNEL(bulk, bfloat16, 2, 120)     \
   KERNEL(bulk, float32, 2, 112)      \
-  KERNEL(bulk, float32, 4, 120)
+  KERNEL(bulk, float32, 4, 128)
 
 #define UNISONO_KERNELS(GENERAL, SPECIALISED) \
   UNISONO_GENERAL_KERNELS(GENERAL)            \

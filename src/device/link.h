@@ -19,10 +19,10 @@ inline constexpr std::size_t address_alignment = unit_bytes;
 // One end of a connection in one protocol; see transport/nvlink. Addresses in device memory.
 struct Link {
   std::uint64_t out_slots;       // the peer's: messages go there
-  std::uint64_t out_arrived;     // the peer's signal: messages sent (Simple)
+  std::uint64_t out_arrived;     // the peer's signals: by slot, the last message sent (Simple)
   std::uint64_t out_given_back;  // own signal: messages of ours that the peer has taken
   std::uint64_t in_slots;        // own
-  std::uint64_t in_arrived;      // own signal
+  std::uint64_t in_arrived;      // own signals
   std::uint64_t in_given_back;   // the peer's signal
   std::uint64_t out_addresses;   // own PeerAddresses: where the peer wants what is sent
   std::uint64_t in_addresses;    // the peer's PeerAddresses
@@ -41,7 +41,7 @@ struct LinkCounters {
 // By the receiver, in the sender's memory. A post is a credit, too: the destinations may be
 // written.
 struct PeerAddresses {
-  std::uint64_t number;  // of posts, of all launches so far; stored last
+  std::uint64_t number;  // of posts, of all launches so far, as a flag; stored last
   // In the sender's addresses, of each message's first tile; 0: through slots.
   std::uint64_t addresses[max_addresses];
 };

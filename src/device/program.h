@@ -89,6 +89,7 @@ struct Launch {
   std::uint32_t piece_bytes;  // of a slot, for each chunk of a message
   std::uint8_t is_uneven;
   std::uint8_t posts;  // receivers say where messages go; the same on all ranks
+  std::uint32_t tag;   // of the call
   std::uint64_t mailbox;
   std::int64_t timeout_ns;
   Stamp stamp;

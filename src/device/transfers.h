@@ -17,10 +17,15 @@ struct Transfer {
   // For a receive that is `direct`: in the sender's addresses.
   std::uint64_t data;
   std::int64_t bytes;
-  std::uint16_t channels;
-  std::uint8_t posts;         // by its size alone: the receiver says where it goes
-  std::uint8_t direct;        // receives
-  std::uint32_t piece_bytes;  // 0: in LL128
+  std::uint32_t tag;          // of the message
+  std::uint16_t piece_lines;  // of 128 bytes in a piece; 0: in LL128
+  std::uint16_t channels : 14;
+  std::uint16_t posts : 1;   // by its size alone: the receiver says where it goes
+  std::uint16_t direct : 1;  // receives
+
+  constexpr std::uint32_t piece_bytes() const {
+    return piece_lines * static_cast<std::uint32_t>(ll128_line_bytes);
+  }
 };
 struct TransferBlock {
   std::uint64_t link;   // Link, in device memory; 0: no message uses slots

@@ -67,6 +67,7 @@ std::string describe(const Waiting& waiting) {
     case Waiting::Kind::departure:
       return str("rank ", waiting.peer, " to finish using this rank's memory");
   }
+  if (waiting.is_of_another_call) append(what, ", but what has come is of another call,");
   return str(what, " on channel ", waiting.channel, ", at step ", waiting.step, " of thread block ",
              waiting.thread_block, ", tile ", waiting.tile);
 }

@@ -35,6 +35,7 @@ struct Waiting {
     departure,    // the peer to be done with this rank's memory
   };
   Kind kind = Kind::nothing;
+  bool is_of_another_call = false;  // what has come in its place; kernels see that
   std::int32_t peer = -1;
   std::int32_t channel = -1;
   std::int32_t thread_block = -1;

@@ -73,6 +73,21 @@ TEST(PlanId, TellsNamesDigestsProtocolsAndChannelsApart) {
   EXPECT_EQ(describe_plan(plan_id("ring", 0, Protocol::simple, 1)), "ring, simple, 1 channel");
 }
 
+TEST(CallTag, TellsCallsAndPlansApartButNotNumbers) {
+  EXPECT_EQ(call_tag({}), 0U);
+  std::set<std::uint32_t> tags;
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather})
+    for (int type = 0; type < data_type_count; ++type)
+      for (std::int64_t count = 0; count < 64; ++count)
+        for (const std::uint32_t plan : {1U, 2U, 1U << 31}) {
+          const std::uint64_t what =
+              pack({.collective = collective, .type = static_cast<DataType>(type), .count = count});
+          tags.insert(call_tag({what, 7, plan}));
+          EXPECT_EQ(call_tag({what, 8, plan}), call_tag({what, 7, plan}));
+        }
+  EXPECT_EQ(tags.size(), 2U * data_type_count * 64 * 3);
+}
+
 // It comes from peers.
 TEST(PlanId, AnyWordHasADescription) {
   std::mt19937 random(std::random_device{}());

@@ -346,10 +346,6 @@ Fingerprint fingerprint(const Call& call) {
   return out;
 }
 
-Fingerprint fingerprint(const Message& message) {
-  return {.collective = Collective::point_to_point, .type = message.type, .count = message.count};
-}
-
 CallCard card_of(const Call& call, const PreparedCall& prepared, const Status& is_right) {
   CallCard out;
   out.call = pack(fingerprint(call));

@@ -42,8 +42,6 @@ engine::Arguments arguments_of(const Call& call);
 
 // What ranks must agree on.
 Fingerprint fingerprint(const Call& call);
-// What the two ranks of a message must agree on.
-Fingerprint fingerprint(const Message& message);
 
 // What each rank shows the others before a call, for UNISONO_CHECK_CALLS.
 struct CallCard {

@@ -215,7 +215,9 @@ std::uint64_t PointToPoint::piece_bytes(std::uint64_t message_bytes) const {
       static_cast<std::int64_t>(message_bytes), tiling_inside_node));
 }
 
-std::uint64_t PointToPoint::call_of(const Message& message) { return pack(fingerprint(message)); }
+std::uint64_t PointToPoint::call_of(const Message& message) {
+  return pack(message_fingerprint(message.type, message.count));
+}
 
 Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
   if (messages.size() != 1 || messages[0].peer != any_source)

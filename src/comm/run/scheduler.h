@@ -254,6 +254,7 @@ class Scheduler {
     CallId call;
   };
   std::vector<LaunchedCall> launched_calls_;
+  std::int64_t last_compared_ns_ = 0;  // with what kernels wait for
   bool has_closed_ = false;
   std::int64_t idle_rounds_ = 0;
   std::int64_t last_peer_check_ns_ = 0;

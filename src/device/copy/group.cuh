@@ -76,6 +76,12 @@ __device__ __forceinline__ bool misses_flags(const Share& share, int lane, std::
          (high_word(share.units[0]) != flag || high_word(share.units[1]) != flag);
 }
 
+// The number in the first of them.
+__device__ __forceinline__ std::uint32_t missing_number(const Share& share, std::uint64_t flag) {
+  const std::uint64_t first = high_word(share.units[0]);
+  return number_of(first != flag ? first : high_word(share.units[1]));
+}
+
 __device__ __forceinline__ void drop_flags(Share& share, int lane) {
   if (!carries_flags(lane)) return;
   share.units[0] = unit_of(low_word(share.units[0]), low_word(share.units[1]));

@@ -5,8 +5,9 @@
 //   simple  the bytes; the slot was announced by a signal, so it is plain memory by now
 //   ll      16-byte stores of (data, flag, data, flag): each half tells its own arrival
 //   ll128   lines of 120 bytes and a flag, each stored by 8 neighbouring threads at once
-// The flag is the message's number from 1 on; a slot's older messages have smaller ones. (LL's has
-// 32 bits: it could be mistaken only for a message of exactly 2^32 before.)
+// The flag is the message's number from 1 on and its call's tag; a slot's older messages have
+// smaller numbers. (LL's has 32 bits: it could be mistaken only for a message of exactly 2^32
+// before.)
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,9 @@ struct Piece {
   Byte* local_out;
   Byte* message_out;
   std::int64_t bytes;
-  std::uint64_t flag_in;
-  std::uint64_t flag_out;
+  std::uint64_t number_in;
+  std::uint64_t number_out;
+  std::uint32_t tag;
   bool scales;  // local_in
 };
 
@@ -126,8 +128,8 @@ __device__ __forceinline__ uint4 load_local(const Arithmetic& arithmetic, const 
 __device__ inline bool move_ll(const Arithmetic& arithmetic, const Piece& piece, const Watch& watch,
                                const Place& place, const Wanted& wanted) {
   const auto units = (piece.bytes + 7) / static_cast<std::int64_t>(ll_unit_payload);
-  const auto flag_in = static_cast<std::uint32_t>(piece.flag_in);
-  const auto flag_out = static_cast<std::uint32_t>(piece.flag_out);
+  const std::uint32_t flag_in = number_of(piece.number_in);
+  const std::uint32_t flag_out = number_of(piece.number_out);
   const auto* in = reinterpret_cast<const uint4*>(piece.message_in);
   auto* message = reinterpret_cast<uint4*>(piece.message_out);
   for (std::int64_t base = threadIdx.x; base < units; base += batch * threads_per_block) {
@@ -147,7 +149,7 @@ __device__ inline bool move_ll(const Arithmetic& arithmetic, const Piece& piece,
       if (in != nullptr) {
         // Relaxed: what is read carries its own flag.
         const auto has_arrived = [&](std::uint64_t& seen) {
-          if (arrived[i].y == flag_in && arrived[i].w == flag_in) return true;
+          if (arrived[i].y == flag_in && arrived[i].w == flag_in + piece.tag) return true;
           seen = arrived[i].y;
           arrived[i] = ptx::load_relaxed_sys(in + at);
           return false;
@@ -163,7 +165,8 @@ __device__ inline bool move_ll(const Arithmetic& arithmetic, const Piece& piece,
       if (piece.local_out != nullptr)
         store_word(piece.local_out + at * 8, low_word(value[i]), piece.bytes - at * 8);
       if (message != nullptr)
-        ptx::store_relaxed_sys(message + at, {value[i].x, flag_out, value[i].y, flag_out});
+        ptx::store_relaxed_sys(message + at,
+                               {value[i].x, flag_out, value[i].y, flag_out + piece.tag});
     }
   }
   return true;
@@ -194,8 +197,9 @@ __device__ inline bool move_ll128(const Arithmetic& arithmetic, const Piece& pie
         if (!takes_part) return true;
         arrived[0] =
             ptx::load_relaxed_sys(reinterpret_cast<const uint4*>(piece.message_in + offset));
-        seen = high_word(arrived[0]);
-        return !has_flag || seen == piece.flag_in;
+        const std::uint64_t flag = high_word(arrived[0]);
+        seen = number_of(flag);
+        return !has_flag || flag == flag_of(piece.tag, piece.number_in);
       };
       if (!wait_until_in_warp(watch, place, wanted, has_arrived)) return false;
       if (piece.local_in != nullptr) combine_units<1>(arithmetic, arrived, value);
@@ -204,7 +208,7 @@ __device__ inline bool move_ll128(const Arithmetic& arithmetic, const Piece& pie
     if (!takes_part) continue;
     if (piece.local_out != nullptr && left > 0) store_unit(piece.local_out + at, value[0], left);
     if (piece.message_out != nullptr) {
-      if (has_flag) value[0] = unit_of(low_word(value[0]), piece.flag_out);
+      if (has_flag) value[0] = unit_of(low_word(value[0]), flag_of(piece.tag, piece.number_out));
       ptx::store_relaxed_sys(reinterpret_cast<uint4*>(piece.message_out + offset), value[0]);
     }
   }

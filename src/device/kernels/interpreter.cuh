@@ -6,7 +6,7 @@
 // and make the releases by single threads cover those of all.
 //
 // A token (signal, wait) is a message without data: it has a slot, and in every protocol the
-// signal of arrivals, which counts all messages before it.
+// signal of arrivals, whose number counts all messages before it.
 //
 // In a launch that `posts`, each block first says where the messages that it receives go, of those
 // that the sender may store there at any time of the launch and can reach. A step that sends such a
@@ -145,13 +145,15 @@ __device__ bool Worker<has_tokens>::agree() {
           shared.in_addresses[threadIdx.x + 1]);
     __syncthreads();
     if (threadIdx.x == receive_thread)
-      signal_addresses(shared.recv, at_address<LinkCounters>(shared.recv.counters)->posted + 1);
+      signal_addresses(shared.recv, launch.tag,
+                       at_address<LinkCounters>(shared.recv.counters)->posted + 1);
   }
   if (shared.block.sends == 0) return true;
   bool goes_on = true;
   if (threadIdx.x == send_thread)
-    goes_on = wait_for_addresses(watch, place({}, 0), shared.send,
-                                 at_address<LinkCounters>(shared.send.counters)->heeded);
+    goes_on =
+        wait_for_addresses(watch, place({}, 0), shared.send,
+                           at_address<LinkCounters>(shared.send.counters)->heeded, launch.tag);
   if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
   if (threadIdx.x < max_addresses)
     shared.out_addresses[threadIdx.x + 1] = ptx::load_relaxed_sys(
@@ -223,8 +225,9 @@ __device__ bool Worker<has_tokens>::move(const Step& step, int tile) const {
       if ((step.flags & gives_message) == 0) continue;
     }
     if ((step.flags & gives_message) != 0) piece.message_out = out + offset;
-    piece.flag_in = received + 1;
-    piece.flag_out = sent + 1;
+    piece.number_in = received + 1;
+    piece.number_out = sent + 1;
+    piece.tag = launch.tag;
     const bool has_message = (step.flags & (takes_message | gives_message)) != 0;
     if (!has_message || protocol == Protocol::simple) {
       move_simple(launch.arithmetic, piece);
@@ -256,10 +259,11 @@ __device__ void Worker<has_tokens>::tell(const Step& step, int tile, bool moved)
     }
   }
   if (moved && (step.flags & gives_message) != 0) {
-    ++sent;
     // Release: the message's bytes, stored by all threads before the barrier, first.
     if (signals && threadIdx.x == send_thread)
-      ptx::store_release_sys(at_address<std::uint64_t>(shared.send.out_arrived), sent);
+      ptx::store_release_sys(arrived_at(shared.send.out_arrived, launch.program.slots, sent),
+                             flag_of(launch.tag, sent + 1));
+    ++sent;
   }
   if ((step.flags & publishes) != 0 && threadIdx.x == dependency_thread) {
     auto* states = at_address<BlockState>(launch.program.states);
@@ -283,7 +287,8 @@ __device__ bool Worker<has_tokens>::run(const Step& step, int tile) {
     goes_on = wait_for_dependencies(step, tile);
   if (moves) {
     if (threadIdx.x == receive_thread && signals && (step.flags & takes_message) != 0)
-      goes_on = wait_for_arrival(watch, place(step, tile), shared.recv, received);
+      goes_on = wait_for_arrival(watch, place(step, tile), shared.recv, launch.program.slots,
+                                 received, launch.tag);
     if (threadIdx.x == send_thread && (step.flags & gives_message) != 0 &&
         shared.out_addresses[step.out_address] == 0)
       goes_on = wait_for_credit(watch, place(step, tile), shared.send, launch.program.slots, sent,

@@ -5,12 +5,12 @@
 // Each warp exchanges only with the warps of its number on the other devices. So no warp waits for
 // a whole thread block, and some warps send while others wait.
 //
-// A warp moves a group at a time (group.cuh). A round is a group for each warp, and its number is
-// the flag. A warp alternates between two slots. It stores a round's lines once the receivers have
-// ended the round before the last; a rank knows that when it has a peer's data of the last round.
-// Where some ranks only send, every rank signals all others at a round's end (`signals`), and the
-// senders poll that. The two kinds of calls have separate slots. Warps count their rounds in device
-// memory, so that calls of any size can follow each other.
+// A warp moves a group at a time (group.cuh). A round is a group for each warp, and its number with
+// the call's tag is the flag. A warp alternates between two slots. It stores a round's lines once
+// the receivers have ended the round before the last; a rank knows that when it has a peer's data
+// of the last round. Where some ranks only send, every rank signals all others at a round's end
+// (`signals`), and the senders poll that. The two kinds of calls have separate slots. Warps count
+// their rounds in device memory, so that calls of any size can follow each other.
 //
 // In a call that `posts`, most data are zero-copy (zero_copy.cuh), and only the rest use lines.
 #pragma once
@@ -101,7 +101,8 @@ __device__ __forceinline__ void Ll128Warp<most, Data, by_distance>::store(
 template <int most, class Data, bool by_distance>
 __device__ __forceinline__ void Ll128Warp<most, Data, by_distance>::send_to(
     int peer, int hop, const Share& share) const {
-  send_share(at_address<Byte>(launch.peers[peer].out + lines(hop)), lane, share, round);
+  send_share(at_address<Byte>(launch.peers[peer].out + lines(hop)), lane, share,
+             flag_of(launch.tag, round));
 }
 
 template <int most, class Data, bool by_distance>
@@ -139,6 +140,7 @@ __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::await(
     int hop, unsigned peers, Share (&shares)[most]) const {
   unsigned missing = peers;  // the same for all lanes
   Wanted wanted{Failure::message, -1, hop, round};
+  const std::uint64_t flag = flag_of(launch.tag, round);
   // Relaxed: a line is seen whole with its flag. Polls for all peers at once.
   const auto have_come = [&](std::uint64_t& seen) {
 #pragma unroll
@@ -153,13 +155,13 @@ __device__ __forceinline__ bool Ll128Warp<most, Data, by_distance>::await(
     for (int distance = 1; distance < most; ++distance) {
       const int peer = peer_at(distance);
       if (distance >= launch.ranks || !has(missing, peer)) continue;
-      const bool waits = misses_flags(shares[distance], lane, round);
+      const bool waits = misses_flags(shares[distance], lane, flag);
       if (__any_sync(0xffffffffU, waits) == 0) {
         missing &= ~(1U << peer);
         drop_flags(shares[distance], lane);
       } else if (waits) {
         misses = true;
-        seen = high_word(shares[distance].units[0]);
+        seen = missing_number(shares[distance], flag);
         wanted.peer = rank_of(peer);
       }
     }

@@ -79,7 +79,7 @@ __device__ __forceinline__ bool Ll128Carrier::send(const Transfer& transfer) {
     };
     const Wanted wanted{Failure::credit, peer, 0, number + 1 - ll128_messages_slots};
     if (!wait_until_in_warp(watch, place, wanted, is_free)) return false;
-    send_share(lines(out), lane, share, number + 1);
+    send_share(lines(out), lane, share, flag_of(transfer.tag, number + 1));
     ++number;
     ++place.tile;
   }
@@ -92,10 +92,11 @@ __device__ __forceinline__ bool Ll128Carrier::take(const Transfer& transfer) {
   if (!begin()) return false;
   for (std::int64_t at = warp * payload; at < transfer.bytes; at += transfer.channels * payload) {
     Share share;
+    const std::uint64_t flag = flag_of(transfer.tag, number + 1);
     const auto has_come = [&](std::uint64_t& seen) {
       share = poll_ll128(lines(in), lane);
-      seen = high_word(share.units[0]);
-      return !misses_flags(share, lane, number + 1);
+      seen = missing_number(share, flag);
+      return !misses_flags(share, lane, flag);
     };
     if (!wait_until_in_warp(watch, place, {Failure::message, peer, 0, number + 1}, has_come))
       return false;

@@ -1,8 +1,8 @@
-// Plans of one hop between all ranks in protocol LL. Every rank stores its data with their flags to
-// the others, and puts the data that it receives in place or adds them in the plan's order. In
-// rooted collectives only the root, or every other rank, does either. A call has one latency and no
-// credits. The two-shot all-reduce has a second hop: every rank adds its segment and stores the sum
-// to the others in the same way.
+// Plans of one hop between all ranks in protocol LL. Every rank stores its data with their flags,
+// the call's number and tag, to the others, and puts the data that it receives in place or adds
+// them in the plan's order. In rooted collectives only the root, or every other rank, does either.
+// A call has one latency and no credits. The two-shot all-reduce has a second hop: every rank adds
+// its segment and stores the sum to the others in the same way.
 //
 // Calls alternate between two slots, which must not overwrite an unread message: in call n a rank
 // may store to a peer once that peer's call n - 2 is over. Where every rank sends to every other, a
@@ -42,6 +42,7 @@ struct LlBlock {
   std::int64_t end;
 
   __device__ std::uint32_t flag() const { return static_cast<std::uint32_t>(call); }
+  __device__ std::uint32_t second_flag() const { return flag() + launch.tag; }
   __device__ bool is_other(int peer) const { return peer < launch.ranks && peer != launch.own; }
   __device__ int rank_of(int peer) const { return (launch.first + peer) % launch.ranks; }
   // Whether a rank copies its own part to itself.
@@ -78,7 +79,7 @@ struct LlBlock {
         at_address<const uint4>(launch.peers[peer].in + packet_at(hop, unit)));
   }
   __device__ uint4 packet_of(std::uint64_t word) const {
-    return {static_cast<unsigned>(word), flag(), static_cast<unsigned>(word >> 32), flag()};
+    return {static_cast<unsigned>(word), flag(), static_cast<unsigned>(word >> 32), second_flag()};
   }
   __device__ void send_to(int peer, int hop, std::int64_t unit, std::uint64_t word) const {
     ptx::store_relaxed_sys(at_address<uint4>(launch.peers[peer].out + packet_at(hop, unit)),
@@ -89,6 +90,16 @@ struct LlBlock {
   __device__ static std::uint64_t* greeting(std::uint64_t slots) {
     return at_address<std::uint64_t>(slots - ll_greetings_bytes) + blockIdx.x;
   }
+
+  // The message of a peer that is awaited. Which rank that is, is computed when it is told.
+  struct Missing {
+    const LlBlock& block;
+    int peer;
+    int hop;
+    __device__ operator Wanted() const {
+      return {Failure::message, block.rank_of(peer), hop, block.call};
+    }
+  };
 
   // The data for all peers, or for each where sources differ.
   struct Outgoing {
@@ -157,14 +168,14 @@ __device__ __forceinline__ void LlBlock<kind, most, Data>::send(Outgoing outgoin
   }
 }
 
-// `packets` begin with the call's flag where nothing is awaited.
+// `packets` begin with the call's flags where nothing is awaited.
 template <LlKind kind, int most, class Data>
 __device__ __forceinline__ bool LlBlock<kind, most, Data>::await(int hop, std::int64_t unit,
                                                                  uint4 (&packets)[most]) const {
   const auto is_here = [&](int peer) {
-    return packets[peer].y == flag() && packets[peer].w == flag();
+    return packets[peer].y == flag() && packets[peer].w == second_flag();
   };
-  Wanted wanted{Failure::message, -1, hop, call};
+  Missing missing{*this, -1, hop};
   // Relaxed: what is read carries its own flag.
   const auto have_arrived = [&](std::uint64_t& seen) {
 #pragma unroll
@@ -176,11 +187,11 @@ __device__ __forceinline__ bool LlBlock<kind, most, Data>::await(int hop, std::i
       if (!is_here(peer)) {
         all_here = false;
         seen = packets[peer].y;
-        wanted.peer = peer;
+        missing.peer = peer;
       }
     return all_here;
   };
-  return wait_until(watch, place, wanted, have_arrived);
+  return wait_until(watch, place, missing, have_arrived);
 }
 
 // Receives the data of the last hop.
@@ -194,7 +205,7 @@ __device__ __forceinline__ bool LlBlock<kind, most, Data>::take() const {
     uint4 packets[most];
 #pragma unroll
     for (int peer = 0; peer < most; ++peer)
-      packets[peer] = {0, comes(peer) ? ~flag() : flag(), 0, flag()};
+      packets[peer] = {0, comes(peer) ? ~flag() : flag(), 0, second_flag()};
     if (!await(ll_hops(kind) - 1, unit, packets)) return false;
 #pragma unroll
     for (int peer = 0; peer < most; ++peer)
@@ -213,7 +224,7 @@ __device__ __forceinline__ bool LlBlock<kind, most, Data>::combine() const {
     uint4 packets[most];
 #pragma unroll
     for (int peer = 0; peer < most; ++peer)
-      packets[peer] = {0, is_other(peer) ? ~flag() : flag(), 0, flag()};
+      packets[peer] = {0, is_other(peer) ? ~flag() : flag(), 0, second_flag()};
     if (!await(0, unit, packets)) return false;
     uint4 sum[1] = {};
 #pragma unroll

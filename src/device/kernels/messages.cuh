@@ -29,10 +29,18 @@ struct Carrier {
   std::uint64_t number;      // messages on the link, before the next one
   std::uint64_t given_back;  // sends; known to thread 0 only
   std::uint64_t posts;       // posted on the link, or heeded, before the next one
+  std::uint32_t tag;         // of the message
 
   __device__ Byte* slot(std::uint64_t base) const {
     const std::uint32_t index = static_cast<std::uint32_t>(number) & (slots - 1);
     return at_address<Byte>(base + std::uint64_t{index} * slot_bytes);
+  }
+  // That the message `number` is there, or back.
+  __device__ void signal() const {
+    if (sends)
+      ptx::store_release_sys(arrived_at(link.out_arrived, slots, number - 1), flag_of(tag, number));
+    else
+      ptx::store_release_sys(at_address<std::uint64_t>(link.in_given_back), number);
   }
   // False if the launch is given up, here and below; the same for all threads.
   __device__ bool carry(Byte* data, std::int64_t bytes);
@@ -46,7 +54,7 @@ __device__ bool Carrier::carry(Byte* data, std::int64_t bytes) {
   bool goes_on = true;
   if (threadIdx.x == 0)
     goes_on = sends ? wait_for_credit(watch, place, link, slots, number, given_back)
-                    : wait_for_arrival(watch, place, link, number);
+                    : wait_for_arrival(watch, place, link, slots, number, tag);
   if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
   Piece piece{};
   piece.bytes = bytes;
@@ -62,16 +70,14 @@ __device__ bool Carrier::carry(Byte* data, std::int64_t bytes) {
   ++number;
   // Release: the bytes that all threads stored, or their reads of the slot, come first; the barrier
   // makes it cover them.
-  if (threadIdx.x == 0)
-    ptx::store_release_sys(at_address<std::uint64_t>(sends ? link.out_arrived : link.in_given_back),
-                           number);
+  if (threadIdx.x == 0) signal();
   return true;
 }
 
 __device__ bool Carrier::agree(const Transfer& transfer, std::uint64_t& destination) {
   bool goes_on = true;
   if (sends) {
-    if (threadIdx.x == 0) goes_on = wait_for_addresses(watch, place, link, posts);
+    if (threadIdx.x == 0) goes_on = wait_for_addresses(watch, place, link, posts, tag);
     if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
     destination =
         ptx::load_relaxed_sys(at_address<const PeerAddresses>(link.out_addresses)->addresses);
@@ -79,7 +85,7 @@ __device__ bool Carrier::agree(const Transfer& transfer, std::uint64_t& destinat
     destination = transfer.direct != 0 ? transfer.data : 0;
     if (threadIdx.x == 0) {
       ptx::store_relaxed_sys(at_address<PeerAddresses>(link.in_addresses)->addresses, destination);
-      signal_addresses(link, posts + 1);
+      signal_addresses(link, tag, posts + 1);
     }
   }
   ++posts;
@@ -91,24 +97,23 @@ __device__ bool Carrier::carry_zero_copy(const Transfer& transfer, std::uint64_t
                                          std::int64_t first) {
   bool goes_on = true;
   if (sends) {
-    const std::int64_t stride = std::int64_t{transfer.channels} * transfer.piece_bytes;
+    const std::int64_t most = transfer.piece_bytes();
+    const std::int64_t stride = transfer.channels * most;
     for (std::int64_t at = first; at < transfer.bytes; at += stride) {
       const std::int64_t left = transfer.bytes - at;
       Piece piece{};
-      piece.bytes = left < transfer.piece_bytes ? left : transfer.piece_bytes;
+      piece.bytes = left < most ? left : most;
       piece.local_in = at_address<const Byte>(transfer.data) + at;
       piece.message_out = at_address<Byte>(destination) + at;
       move_simple(Arithmetic{}, piece);
     }
   } else if (threadIdx.x == 0) {
-    goes_on = wait_for_arrival(watch, place, link, number);
+    goes_on = wait_for_arrival(watch, place, link, slots, number, tag);
   }
   if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
   ++number;
   // Release: the bytes that all threads stored come first; the barrier makes it cover them.
-  if (threadIdx.x == 0)
-    ptx::store_release_sys(at_address<std::uint64_t>(sends ? link.out_arrived : link.in_given_back),
-                           number);
+  if (threadIdx.x == 0) signal();
   return true;
 }
 
@@ -151,6 +156,7 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
                   block.sends != 0,
                   0,
                   0,
+                  0,
                   0};
   if (counters != nullptr) {
     carrier.number = carrier.sends ? counters->sent : counters->received;
@@ -162,12 +168,14 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
     const Transfer transfer = launch.transfers[block.first_transfer + i];
     carrier.place.step = i;
     carrier.place.tile = 0;
-    if (transfer.piece_bytes == 0) {
+    carrier.tag = transfer.tag;
+    if (transfer.piece_lines == 0) {
       if (!carry_in_ll128(carrier.watch, carrier.place, block, transfer)) return;
       continue;
     }
-    const std::int64_t stride = std::int64_t{transfer.channels} * transfer.piece_bytes;
-    const std::int64_t first = std::int64_t{block.channel} * transfer.piece_bytes;
+    const std::int64_t most_bytes = transfer.piece_bytes();
+    const std::int64_t stride = transfer.channels * most_bytes;
+    const std::int64_t first = block.channel * most_bytes;
     if (block.channel >= transfer.channels || first >= transfer.bytes) continue;
     if (transfer.posts != 0) {
       std::uint64_t destination = 0;
@@ -179,7 +187,7 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
     }
     for (std::int64_t at = first; at < transfer.bytes; at += stride) {
       const std::int64_t left = transfer.bytes - at;
-      const std::int64_t bytes = left < transfer.piece_bytes ? left : transfer.piece_bytes;
+      const std::int64_t bytes = left < most_bytes ? left : most_bytes;
       if (!carrier.carry(at_address<Byte>(transfer.data) + at, bytes)) return;
       ++carrier.place.tile;
     }

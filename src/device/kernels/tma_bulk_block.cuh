@@ -57,8 +57,9 @@ struct BulkBlock {
   }
   __device__ void post(std::uint32_t (&at)[4], std::uint64_t view) const {
     const auto flag = static_cast<std::uint32_t>(call);
-    ptx::store_relaxed_sys(reinterpret_cast<uint4*>(at), {static_cast<unsigned>(view), flag,
-                                                          static_cast<unsigned>(view >> 32), flag});
+    ptx::store_relaxed_sys(reinterpret_cast<uint4*>(at),
+                           {static_cast<unsigned>(view), flag, static_cast<unsigned>(view >> 32),
+                            flag + launch.lines.tag});
   }
   __device__ bool await_address(const std::uint32_t (&at)[4], std::uint64_t& view) const;
   __device__ bool hear();
@@ -74,7 +75,8 @@ __device__ bool BulkBlock::await_address(const std::uint32_t (&at)[4], std::uint
   const auto has_addresses_arrived = [&](std::uint64_t& seen) {
     post = ptx::load_relaxed_sys(reinterpret_cast<const uint4*>(at));
     seen = post.y;
-    return post.y == post.w && static_cast<std::int32_t>(post.y - flag) >= 0;
+    return post.y == flag ? post.w == flag + launch.lines.tag
+                          : static_cast<std::int32_t>(post.y - flag) > 0;
   };
   if (!wait_until(watch, place, {Failure::destination, peer(), 0, call}, has_addresses_arrived))
     return false;

@@ -80,12 +80,13 @@ struct ZeroCopy {
 __device__ bool ZeroCopy::agree() {
   const int peer = static_cast<int>(threadIdx.x);
   const auto flag = static_cast<std::uint32_t>(call);
+  const std::uint32_t second_flag = flag + launch.tag;
   bool goes_on = true;
   if (peer < launch.ranks && has(launch.receives, peer)) {
     const std::uint64_t view = launch.peers[peer].view;
     ptx::store_relaxed_sys(
         reinterpret_cast<uint4*>(region_of_peer(peer).zero_copy.posts[blockIdx.x]),
-        {static_cast<unsigned>(view), flag, static_cast<unsigned>(view >> 32), flag});
+        {static_cast<unsigned>(view), flag, static_cast<unsigned>(view >> 32), second_flag});
   }
   if (peer < launch.ranks && has(launch.sends, peer)) {
     uint4 post{};
@@ -93,7 +94,7 @@ __device__ bool ZeroCopy::agree() {
       post = ptx::load_relaxed_sys(
           reinterpret_cast<const uint4*>(region(peer).zero_copy.posts[blockIdx.x]));
       seen = post.y;
-      return post.y == flag && post.w == flag;
+      return post.y == flag && post.w == second_flag;
     };
     goes_on =
         wait_until(watch, place, {Failure::destination, peer, 0, call}, has_addresses_arrived);

@@ -11,14 +11,25 @@
 
 namespace unisono::device {
 
-// Until more than `received` messages are complete; the link's signal counts them.
+// Where a link's end signals that message `sent` + 1 has arrived: a word for each slot, for a
+// sender may be in its next call already. Zero-copy messages of one call, which take no slot, may
+// have stored later numbers there.
+__device__ __forceinline__ std::uint64_t* arrived_at(std::uint64_t signals, std::uint32_t slots,
+                                                     std::uint64_t sent) {
+  return at_address<std::uint64_t>(signals) + (static_cast<std::uint32_t>(sent) & (slots - 1));
+}
+
+// Until more than `received` messages are complete, the next of them of the call of that tag.
 __device__ inline bool wait_for_arrival(const Watch& watch, const Place& place, const Link& link,
-                                        std::uint64_t received) {
+                                        std::uint32_t slots, std::uint64_t received,
+                                        std::uint32_t tag) {
   const Wanted wanted{Failure::message, link.peer, link.channel, received + 1};
-  const auto* arrived = at_address<const std::uint64_t>(link.in_arrived);
+  const std::uint64_t* arrived = arrived_at(link.in_arrived, slots, received);
+  const std::uint64_t expected = flag_of(tag, received + 1);
   const auto has_arrived = [&](std::uint64_t& seen) {
-    seen = ptx::load_relaxed_sys(arrived);
-    return seen > received;
+    const std::uint64_t flag = ptx::load_relaxed_sys(arrived);
+    seen = number_of(flag);
+    return flag - expected < most_ahead;
   };
   if (!wait_until(watch, place, wanted, has_arrived)) return false;
   // Acquire: the message's bytes after it.
@@ -43,14 +54,17 @@ __device__ inline bool wait_for_credit(const Watch& watch, const Place& place, c
   return true;
 }
 
-// Until the peer has posted for the time after `heeded`.
+// Until the peer has posted for the time after `heeded`, in a call of that tag. Posts of later
+// times mean that nothing was to be sent to the peer then.
 __device__ inline bool wait_for_addresses(const Watch& watch, const Place& place, const Link& link,
-                                          std::uint64_t heeded) {
+                                          std::uint64_t heeded, std::uint32_t tag) {
   const Wanted wanted{Failure::destination, link.peer, link.channel, heeded + 1};
   const auto* number = &at_address<const PeerAddresses>(link.out_addresses)->number;
+  const std::uint64_t expected = flag_of(tag, heeded + 1);
   const auto has_addresses_arrived = [&](std::uint64_t& seen) {
-    seen = ptx::load_relaxed_sys(number);
-    return seen > heeded;
+    const std::uint64_t flag = ptx::load_relaxed_sys(number);
+    seen = number_of(flag);
+    return flag == expected || number_of(flag - heeded - 2) < number_of(most_ahead);
   };
   if (!wait_until(watch, place, wanted, has_addresses_arrived)) return false;
   // Acquire: the addresses, and the peer's reads of what is there, before our stores.
@@ -60,8 +74,10 @@ __device__ inline bool wait_for_addresses(const Watch& watch, const Place& place
 
 // After the addresses, which were stored before by threads that a barrier has joined with this one.
 // Release: they, and this rank's own use of the destinations, come first.
-__device__ __forceinline__ void signal_addresses(const Link& link, std::uint64_t number) {
-  ptx::store_release_sys(&at_address<PeerAddresses>(link.in_addresses)->number, number);
+__device__ __forceinline__ void signal_addresses(const Link& link, std::uint32_t tag,
+                                                 std::uint64_t number) {
+  ptx::store_release_sys(&at_address<PeerAddresses>(link.in_addresses)->number,
+                         flag_of(tag, number));
 }
 
 }  // namespace unisono::device

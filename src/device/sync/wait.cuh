@@ -88,17 +88,18 @@ __device__ __forceinline__ std::uint32_t look_number(std::uint32_t reason, std::
 
 // Calls look() until it says true; false if the wait was given up. `look` tells what it saw last.
 // It polls relaxed: an acquire at each poll would empty the first-level cache each time, so a
-// caller that needs one acquires once, after the wait.
-template <class Look>
-__device__ bool wait_until(const Watch& watch, const Place& place, const Wanted& wanted,
+// caller that needs one acquires once, after the wait. `awaited` is a Wanted, or becomes one when
+// something is told of it.
+template <class Look, class Awaited = Wanted>
+__device__ bool wait_until(const Watch& watch, const Place& place, const Awaited& awaited,
                            Look look) {
   std::uint64_t seen = 0;
   for (std::uint32_t polls = 1; !look(seen); ++polls) {
     if (polls % polls_between_looks != 0) continue;
     const std::uint32_t reason = reason_to_stop(watch);
-    tell(watch, place, wanted, seen, look_number(reason, polls));
+    tell(watch, place, awaited, seen, look_number(reason, polls));
     if (reason == 0) continue;
-    report(watch, reason, place, wanted, seen);
+    report(watch, reason, place, awaited, seen);
     return false;
   }
   return true;

@@ -32,6 +32,17 @@ trace::Waiting::Kind kind_of(std::uint32_t kind) {
   }
 }
 
+// A kernel waits for a message or an address of that number, and it has come: with another tag.
+// Kernels tell the lower half of numbers.
+trace::Waiting compared(trace::Waiting waiting) {
+  using enum trace::Waiting::Kind;
+  const auto ahead =
+      static_cast<std::uint32_t>(waiting.got) - static_cast<std::uint32_t>(waiting.expected);
+  waiting.is_of_another_call = (waiting.kind == message || waiting.kind == destination) &&
+                               ahead < static_cast<std::uint32_t>(device::most_ahead);
+  return waiting;
+}
+
 // A thread that waits looks at the clock every 0.5 to 2 ms, and says then that it still waits.
 constexpr std::chrono::milliseconds several_looks{10};
 
@@ -151,16 +162,17 @@ std::vector<trace::Waiting> Engine::long_waits() const {
     const auto where = static_cast<std::uint32_t>(now >> 32);
     const bool goes_on = now != before[block];
     if (!goes_on && where >> device::long_wait_look_shift != device::long_wait_given_up) continue;
-    out.push_back({.kind = kind_of(what & device::long_wait_most_kind),
-                   .peer = static_cast<std::int16_t>(what >> device::long_wait_peer_shift),
-                   .channel = static_cast<std::int32_t>(what >> device::long_wait_channel_shift &
-                                                        device::long_wait_most_channel),
-                   .thread_block = static_cast<int>(block),
-                   .step = static_cast<std::int64_t>(where & device::long_wait_most_step),
-                   .tile = static_cast<std::int64_t>(where >> device::long_wait_tile_shift &
-                                                     device::long_wait_most_tile),
-                   .expected = static_cast<std::uint32_t>(numbers),
-                   .got = numbers >> 32});
+    out.push_back(
+        compared({.kind = kind_of(what & device::long_wait_most_kind),
+                  .peer = static_cast<std::int16_t>(what >> device::long_wait_peer_shift),
+                  .channel = static_cast<std::int32_t>(what >> device::long_wait_channel_shift &
+                                                       device::long_wait_most_channel),
+                  .thread_block = static_cast<int>(block),
+                  .step = static_cast<std::int64_t>(where & device::long_wait_most_step),
+                  .tile = static_cast<std::int64_t>(where >> device::long_wait_tile_shift &
+                                                    device::long_wait_most_tile),
+                  .expected = static_cast<std::uint32_t>(numbers),
+                  .got = numbers >> 32}));
   }
   return out;
 }
@@ -172,14 +184,14 @@ Status Engine::failure() const {
   const std::uint32_t reason =
       std::atomic_ref(mailbox().failure.state).load(std::memory_order_acquire);
   if (reason != device::Failure::timed_out) return {};
-  const trace::Waiting waiting{.kind = kind_of(failure.kind),
-                               .peer = failure.peer,
-                               .channel = failure.channel,
-                               .thread_block = failure.block,
-                               .step = failure.step,
-                               .tile = failure.tile,
-                               .expected = failure.expected,
-                               .got = failure.got};
+  const trace::Waiting waiting = compared({.kind = kind_of(failure.kind),
+                                           .peer = failure.peer,
+                                           .channel = failure.channel,
+                                           .thread_block = failure.block,
+                                           .step = failure.step,
+                                           .tile = failure.tile,
+                                           .expected = failure.expected,
+                                           .got = failure.got});
   return timeout_error(failure.peer, "a kernel of rank ", failure.rank, " on CUDA device ",
                        device_->ordinal(), " timed out while it waited for ",
                        trace::describe(waiting));

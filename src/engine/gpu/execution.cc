@@ -118,7 +118,8 @@ class GpuExecution : public Execution {
 
 // Whether calls differ in nothing, on whichever stream they are.
 bool is_same(const Arguments& a, const Arguments& b) {
-  return a.input == b.input && a.output == b.output && a.count == b.count && a.type == b.type &&
+  return a.call.what == b.call.what && a.call.plan == b.call.plan && a.input == b.input &&
+         a.output == b.output && a.count == b.count && a.type == b.type &&
          a.operation == b.operation && a.options.timeout == b.options.timeout &&
          a.options.agrees_with(b.options) && a.path == b.path &&
          a.pre_multiplier.integer == b.pre_multiplier.integer &&
@@ -289,6 +290,7 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   launch.timeout_ns = arguments_.timeout_ns();
   launch.stamp = stamp();
   launch.posts = posts();
+  launch.tag = call_tag(arguments_.call);
   // Private memory is not known to peers.
   if (launch.posts != 0 && lowered_.has_addresses &&
       relocation_.way != Relocation::Way::private_memory)

@@ -1,5 +1,6 @@
 #include "engine/gpu/link.h"
 
+#include "engine/gpu/execution.h"
 #include "transport/nvlink/layout.h"
 
 namespace unisono::engine::gpu {
@@ -10,6 +11,7 @@ namespace nvlink = transport::nvlink;
 
 static_assert(sizeof(device::LinkCounters) <= nvlink::link_offset);
 static_assert(nvlink::link_offset + sizeof(device::Link) <= nvlink::slots_offset);
+static_assert(Options::max_slots <= nvlink::most_slots);
 static_assert(sizeof(device::PeerAddresses) <=
               sizeof(std::uint64_t) * (nvlink::signal_count - nvlink::addresses_signal));
 

@@ -177,8 +177,9 @@ void Ll128AllPairs::prepare(Resources& resources, const Arguments& arguments,
   const Engine& engine = resources.engine();
   device::Ll128Launch& launch = launch_ = {};
   launch.arithmetic = arithmetic;
-  launch.rank = static_cast<std::int16_t>(rank_);
-  launch.ranks = static_cast<std::int16_t>(ranks_);
+  launch.rank = static_cast<std::int8_t>(rank_);
+  launch.ranks = static_cast<std::int8_t>(ranks_);
+  launch.tag = call_tag(arguments.call);
   launch.hops = static_cast<std::uint8_t>(exchange_->hops);
   const Path path = arguments.path.variant;
   launch.signals = is_one_way() || path != Path::ll128_all_pairs;

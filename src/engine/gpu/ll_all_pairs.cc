@@ -133,6 +133,7 @@ void LlAllPairs::prepare(const Engine& engine, const Arguments& arguments,
   launch.arithmetic = arithmetic;
   launch.bytes = longest_bytes(arguments);
   launch.timeout_ns = arguments.timeout_ns();
+  launch.tag = call_tag(arguments.call);
   set_buffers(arguments, launch);
   const std::int64_t units = (launch.bytes + 7) / 8;
   const std::int64_t blocks = arguments.path.thread_blocks;

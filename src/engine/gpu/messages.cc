@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/fingerprint.h"
 #include "base/try.h"
 #include "device/transfers.h"
 #include "engine/gpu/link.h"
@@ -18,6 +19,8 @@ using sys::cuda::DeviceAddress;
 
 // A part of a message that is worth a thread block of its own.
 constexpr std::uint64_t worthwhile_bytes = 32 << 10;
+// What Transfer::piece_lines can say.
+constexpr std::size_t most_piece_bytes = UINT16_MAX * device::ll128_line_bytes;
 
 // The messages of one direction of one peer, in order.
 struct Way {
@@ -85,10 +88,11 @@ Status Messages::add(std::span<const Message> messages, int ranks, const CallOpt
     way.transfers.push_back(
         {.data = reinterpret_cast<DeviceAddress>(data_of(message)),
          .bytes = static_cast<std::int64_t>(bytes),
+         .tag = call_tag({.what = pack(message_fingerprint(message.type, message.count))}),
+         .piece_lines = static_cast<std::uint16_t>(cut.piece_bytes / device::ll128_line_bytes),
          .channels = static_cast<std::uint16_t>(cut.channels),
          .posts = ranks <= device::max_mapped_peers && resources_.engine().options().posts(bytes),
-         .direct = 0,
-         .piece_bytes = static_cast<std::uint32_t>(cut.piece_bytes)});
+         .direct = 0});
     ++transfers_;
   }
   if (transfers_ > device::max_transfers)
@@ -292,7 +296,8 @@ Cut cut_of(std::uint64_t bytes, int ranks, const CallOptions& call, const Option
   const std::uint64_t share =
       (bytes + static_cast<unsigned>(channels) - 1) / static_cast<unsigned>(channels);
   constexpr std::uint64_t grain = device::ll128_line_bytes;
-  return {channels, std::min(options.slot_bytes, (share + grain - 1) / grain * grain), channels};
+  const std::size_t most_bytes = std::min(options.slot_bytes, most_piece_bytes);
+  return {channels, std::min(most_bytes, (share + grain - 1) / grain * grain), channels};
 }
 
 Result<std::unique_ptr<Execution>> make_messages(std::span<const Message> messages, int rank,

@@ -10,12 +10,13 @@ namespace unisono::transport::nvlink {
 inline constexpr std::size_t link_offset = 32;
 inline constexpr std::size_t slots_offset = 128;
 
-// Signals of an end, each on a line of its own because it is polled: messages that have arrived,
-// messages of ours that the peer has given back, and where the peer wants those that come next
-// (device::Posts).
+// Signals of an end, on lines of their own because they are polled: by slot, the message that has
+// arrived; messages of ours that the peer has given back; and where the peer wants those that come
+// next (device::PeerAddresses).
+inline constexpr int most_slots = 64;
 inline constexpr int arrived_signal = 0;
-inline constexpr int credit_signal = 16;
-inline constexpr int addresses_signal = 32;
-inline constexpr int signal_count = 96;
+inline constexpr int credit_signal = arrived_signal + most_slots;
+inline constexpr int addresses_signal = credit_signal + 16;
+inline constexpr int signal_count = addresses_signal + 64;
 
 }  // namespace unisono::transport::nvlink

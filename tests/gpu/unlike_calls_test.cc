@@ -1,0 +1,198 @@
+// Ranks whose calls on streams do not match, in whatever they can differ, on every path of kernels:
+// nobody gets another call's data, and everybody is told both calls.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/str.h"
+#include "gpu/device_copies.h"
+#include "support/eventually.h"
+#include "support/gpu_cluster.h"
+#include "support/unlike_calls.h"
+
+namespace unisono {
+namespace {
+
+using test::CheckedCall;
+using test::TestStream;
+using test::Unlike;
+using test::usable_devices;
+
+std::shared_ptr<const sys::cuda::Device> device_of(int rank) {
+  static const auto devices = usable_devices();
+  return devices[static_cast<std::size_t>(rank) % devices.size()];
+}
+
+// What carries a call that all ranks make alike.
+struct Carrier {
+  const char* name;
+  Protocol protocol;
+  std::int64_t count;
+  int max_sms = 0;
+};
+constexpr Carrier carriers[] = {
+    {"interpreter", Protocol::simple, 600},
+    {"interpreter_zero_copy", Protocol::simple, 6000},
+    {"ll", Protocol::ll, 600},
+    {"ll128", Protocol::ll128, 600},
+    {"zero_copy", Protocol::ll128, 6000},
+    {"tma_bulk", Protocol::ll128, 6000, 8},
+};
+
+class GpuUnlikeCalls : public testing::TestWithParam<std::tuple<Carrier, int>> {
+ protected:
+  static const Carrier& carrier() { return std::get<0>(GetParam()); }
+  static int ranks() { return std::get<1>(GetParam()); }
+  void SetUp() override {
+    std::string why;
+    if (static_cast<int>(usable_devices(&why).size()) < ranks())
+      GTEST_SKIP() << ranks() << " ranks need as many devices " << why;
+  }
+  static void expect_named(const std::vector<Unlike>& all) {
+    test::expect_named({.ranks = ranks(),
+                        .device = [](int rank) { return device_of(rank)->ordinal(); },
+                        .settings = {{"UNISONO_GPU_ZERO_COPY_MIN_BYTES", "8KiB"}}},
+                       all);
+  }
+  static CheckedCall call(Collective collective, std::string algorithm = "") {
+    CheckedCall out;
+    out.problem.collective = collective;
+    out.problem.count = carrier().count;
+    out.options.algorithm = std::move(algorithm);
+    out.options.protocol = carrier().protocol;
+    out.options.max_sms = carrier().max_sms;
+    return out;
+  }
+  // `before`: calls that all ranks make alike, so that slots hold their data.
+  static Unlike one_call(std::string name, const CheckedCall& most, const CheckedCall& one,
+                         std::string of_most, std::string of_one) {
+    return {.name = std::move(name),
+            .run =
+                [most, one](Communicator& group, bool is_last) {
+                  const TestStream stream(device_of(group.rank()));
+                  for (int i = 0; i < 3; ++i) {
+                    CheckedCall alike = most;
+                    alike.run = test::on(stream);
+                    if (std::string wrong = test::checked(group, alike); !wrong.empty())
+                      return "expected no error before: " + wrong;
+                  }
+                  CheckedCall unlike = is_last ? one : most;
+                  unlike.run = test::on(stream);
+                  return test::checked(group, unlike);
+                },
+            .of_most = std::move(of_most),
+            .of_one = std::move(of_one)};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(By, GpuUnlikeCalls,
+                         testing::Combine(testing::ValuesIn(carriers), testing::Values(2, 3)),
+                         [](const auto& parameters) {
+                           return str(std::get<0>(parameters.param).name, "_",
+                                      std::get<1>(parameters.param), "_ranks");
+                         });
+
+TEST_P(GpuUnlikeCalls, OfAnotherShapeNameBoth) {
+  std::vector<Unlike> all;
+  const std::string count = str(carrier().count);
+  const CheckedCall most = call(Collective::all_reduce);
+  const std::string of_most = str("all_reduce of ", count, " float32, sum");
+  CheckedCall one = most;
+  one.type = DataType::int32;
+  all.push_back(one_call("type", most, one, of_most, str("all_reduce of ", count, " int32, sum")));
+  one = most;
+  one.problem.operation = ReduceOperation::max;
+  all.push_back(
+      one_call("operation", most, one, of_most, str("all_reduce of ", count, " float32, max")));
+  one = most;
+  --one.problem.count;
+  all.push_back(one_call("count", most, one, of_most,
+                         str("all_reduce of ", carrier().count - 1, " float32, sum")));
+  CheckedCall from_0 = call(Collective::broadcast), from_1 = call(Collective::broadcast);
+  from_1.problem.root = 1;
+  all.push_back(one_call("root", from_0, from_1, str("broadcast of ", count, " float32, root 0"),
+                         str("broadcast of ", count, " float32, root 1")));
+  all.back().may_end = ranks() == 2;  // both are roots
+  expect_named(all);
+}
+
+TEST_P(GpuUnlikeCalls, OfAnotherCollectiveNameBoth) {
+  std::vector<Unlike> all;
+  const std::string count = str(carrier().count);
+  const auto add = [&](Collective most, Collective one, std::string of_most, std::string of_one) {
+    all.push_back(one_call(str(name(most), " and ", name(one)), call(most), call(one),
+                           std::move(of_most), std::move(of_one)));
+  };
+  add(Collective::all_gather, Collective::all_to_all, str("all_gather of ", count, " float32"),
+      str("all_to_all of ", count, " float32"));
+  add(Collective::all_gather, Collective::reduce_scatter, str("all_gather of ", count, " float32"),
+      str("reduce_scatter of ", count, " float32, sum"));
+  add(Collective::gather, Collective::scatter, str("gather of ", count, " float32, root 0"),
+      str("scatter of ", count, " float32, root 0"));
+  add(Collective::reduce, Collective::gather, str("reduce of ", count, " float32, sum, root 0"),
+      str("gather of ", count, " float32, root 0"));
+  for (Unlike& unlike : all) unlike.may_end = true;  // those that only send
+  expect_named(all);
+}
+
+TEST_P(GpuUnlikeCalls, ByAnotherPlanNameBoth) {
+  std::vector<Unlike> all;
+  all.push_back(one_call("algorithm", call(Collective::all_reduce, "ring"),
+                         call(Collective::all_reduce, "one_shot"),
+                         str("by plan ring, ", name(carrier().protocol)),
+                         str("by plan one_shot, ", name(carrier().protocol))));
+  expect_named(all);
+}
+
+// A message of another type or count than its receiver's, between equal messages.
+class GpuUnlikeMessages : public testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Of, GpuUnlikeMessages, testing::Values(600, 6000),
+                         testing::PrintToStringParamName());
+
+TEST_P(GpuUnlikeMessages, AreNotTaken) {
+  constexpr int ranks = 2;
+  if (usable_devices().size() < ranks) GTEST_SKIP() << "two ranks need as many devices";
+  const std::int64_t count = GetParam();
+  const std::vector<std::pair<DataType, std::int64_t>> received{{DataType::int32, count},
+                                                                {DataType::float32, count - 1}};
+  for (const auto& [type, less] : received)
+    test::run_ranks(
+        {.ranks = ranks,
+         .device = [](int rank) { return device_of(rank)->ordinal(); },
+         .settings = {{"UNISONO_GPU_ZERO_COPY_MIN_BYTES", "8KiB"}}},
+        [&](Communicator& group) {
+          const auto device = device_of(group.rank());
+          const TestStream stream(device);
+          const std::vector<std::int32_t> own(static_cast<std::size_t>(count), group.rank() + 7);
+          const std::size_t bytes = own.size() * sizeof own[0];
+          const auto memory = sys::cuda::Memory::allocate(device, bytes).value();
+          ASSERT_TRUE(device->upload(memory.address(), own.data(), bytes).ok());
+          auto* data = reinterpret_cast<void*>(memory.address());
+          const CallOptions options{.timeout = std::chrono::seconds(120),
+                                    .stream = stream.handle()};
+          if (group.rank() == 0) {
+            ASSERT_TRUE(group.send(data, count, DataType::float32, 1, options).ok());
+          } else {
+            ASSERT_TRUE(group.recv(data, less, type, 0, options).ok());
+          }
+          ASSERT_TRUE(test::eventually([&] { return !group.failure().ok(); }));
+          const Error error = group.failure().error();
+          EXPECT_EQ(error.reason, FailureReason::mismatch) << error.describe();
+          EXPECT_NE(error.message.find("of another call"), std::string::npos) << error.message;
+          ASSERT_TRUE(stream.synchronize().ok());
+          std::vector<std::int32_t> after(own.size());
+          ASSERT_TRUE(device
+                          ->copy(reinterpret_cast<sys::cuda::DeviceAddress>(after.data()),
+                                 memory.address(), bytes)
+                          .ok());
+          EXPECT_EQ(after, own);
+        });
+}
+
+}  // namespace
+}  // namespace unisono
