@@ -5,7 +5,6 @@
 #include <chrono>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -34,21 +33,23 @@ struct Carrier {
   const char* name;
   Protocol protocol;
   std::int64_t count;
+  int ranks;
   int max_sms = 0;
 };
 constexpr Carrier carriers[] = {
-    {"interpreter", Protocol::simple, 600},
-    {"interpreter_zero_copy", Protocol::simple, 6000},
-    {"ll", Protocol::ll, 600},
-    {"ll128", Protocol::ll128, 600},
-    {"zero_copy", Protocol::ll128, 6000},
-    {"tma_bulk", Protocol::ll128, 6000, 8},
+    {"interpreter", Protocol::simple, 600, 3},
+    {"interpreter_zero_copy", Protocol::simple, 6000, 2},
+    {"ll", Protocol::ll, 600, 2},
+    {"ll_of_three", Protocol::ll, 60, 3},
+    {"ll128", Protocol::ll128, 600, 3},
+    {"zero_copy", Protocol::ll128, 6000, 2},
+    {"tma_bulk", Protocol::ll128, 6000, 2, 8},
 };
 
-class GpuUnlikeCalls : public testing::TestWithParam<std::tuple<Carrier, int>> {
+class GpuUnlikeCalls : public testing::TestWithParam<Carrier> {
  protected:
-  static const Carrier& carrier() { return std::get<0>(GetParam()); }
-  static int ranks() { return std::get<1>(GetParam()); }
+  static const Carrier& carrier() { return GetParam(); }
+  static int ranks() { return carrier().ranks; }
   void SetUp() override {
     std::string why;
     if (static_cast<int>(usable_devices(&why).size()) < ranks())
@@ -76,7 +77,7 @@ class GpuUnlikeCalls : public testing::TestWithParam<std::tuple<Carrier, int>> {
             .run =
                 [most, one](Communicator& group, bool is_last) {
                   const TestStream stream(device_of(group.rank()));
-                  for (int i = 0; i < 3; ++i) {
+                  for (int i = 0; i < 2; ++i) {
                     CheckedCall alike = most;
                     alike.run = test::on(stream);
                     if (std::string wrong = test::checked(group, alike); !wrong.empty())
@@ -90,12 +91,8 @@ class GpuUnlikeCalls : public testing::TestWithParam<std::tuple<Carrier, int>> {
             .of_one = std::move(of_one)};
   }
 };
-INSTANTIATE_TEST_SUITE_P(By, GpuUnlikeCalls,
-                         testing::Combine(testing::ValuesIn(carriers), testing::Values(2, 3)),
-                         [](const auto& parameters) {
-                           return str(std::get<0>(parameters.param).name, "_",
-                                      std::get<1>(parameters.param), "_ranks");
-                         });
+INSTANTIATE_TEST_SUITE_P(By, GpuUnlikeCalls, testing::ValuesIn(carriers),
+                         [](const auto& parameters) { return std::string(parameters.param.name); });
 
 TEST_P(GpuUnlikeCalls, OfAnotherShapeNameBoth) {
   std::vector<Unlike> all;
@@ -113,11 +110,14 @@ TEST_P(GpuUnlikeCalls, OfAnotherShapeNameBoth) {
   --one.problem.count;
   all.push_back(one_call("count", most, one, of_most,
                          str("all_reduce of ", carrier().count - 1, " float32, sum")));
-  CheckedCall from_0 = call(Collective::broadcast), from_1 = call(Collective::broadcast);
-  from_1.problem.root = 1;
-  all.push_back(one_call("root", from_0, from_1, str("broadcast of ", count, " float32, root 0"),
-                         str("broadcast of ", count, " float32, root 1")));
-  all.back().may_end = ranks() == 2;  // both are roots
+  // Of two ranks both would be roots, which only send: each has what its call gives.
+  if (ranks() > 2) {
+    const CheckedCall from_0 = call(Collective::broadcast);
+    CheckedCall from_1 = from_0;
+    from_1.problem.root = 1;
+    all.push_back(one_call("root", from_0, from_1, str("broadcast of ", count, " float32, root 0"),
+                           str("broadcast of ", count, " float32, root 1")));
+  }
   expect_named(all);
 }
 
@@ -160,7 +160,7 @@ TEST_P(GpuUnlikeMessages, AreNotTaken) {
   const std::int64_t count = GetParam();
   const std::vector<std::pair<DataType, std::int64_t>> received{{DataType::int32, count},
                                                                 {DataType::float32, count - 1}};
-  for (const auto& [type, less] : received)
+  for (const auto& other : received)
     test::run_ranks(
         {.ranks = ranks,
          .device = [](int rank) { return device_of(rank)->ordinal(); },
@@ -178,7 +178,7 @@ TEST_P(GpuUnlikeMessages, AreNotTaken) {
           if (group.rank() == 0) {
             ASSERT_TRUE(group.send(data, count, DataType::float32, 1, options).ok());
           } else {
-            ASSERT_TRUE(group.recv(data, less, type, 0, options).ok());
+            ASSERT_TRUE(group.recv(data, other.second, other.first, 0, options).ok());
           }
           ASSERT_TRUE(test::eventually([&] { return !group.failure().ok(); }));
           const Error error = group.failure().error();

@@ -160,9 +160,7 @@ std::vector<trace::Waiting> Engine::long_waits() const {
     const std::uint64_t now = what_of(told[block]);
     const auto what = static_cast<std::uint32_t>(now);
     const auto where = static_cast<std::uint32_t>(now >> 32);
-    const bool goes_on = now != before[block];
-    if (!goes_on && where >> device::long_wait_look_shift != device::long_wait_given_up) continue;
-    out.push_back(
+    const trace::Waiting waiting =
         compared({.kind = kind_of(what & device::long_wait_most_kind),
                   .peer = static_cast<std::int16_t>(what >> device::long_wait_peer_shift),
                   .channel = static_cast<std::int32_t>(what >> device::long_wait_channel_shift &
@@ -172,7 +170,11 @@ std::vector<trace::Waiting> Engine::long_waits() const {
                   .tile = static_cast<std::int64_t>(where >> device::long_wait_tile_shift &
                                                     device::long_wait_most_tile),
                   .expected = static_cast<std::uint32_t>(numbers),
-                  .got = numbers >> 32}));
+                  .got = numbers >> 32});
+    // A wait for what has come in another call does not end, however late it tells again.
+    const bool goes_on = now != before[block] || waiting.is_of_another_call;
+    if (goes_on || where >> device::long_wait_look_shift == device::long_wait_given_up)
+      out.push_back(waiting);
   }
   return out;
 }
