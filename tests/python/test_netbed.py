@@ -31,7 +31,7 @@ needs_root = pytest.mark.usefixtures("namespaces")
 def namespaces() -> None:
     """Skips where no netbed can be made."""
     try:
-        with Netbed(Shape(1, 1, parse_rate("1mbit"))):
+        with Netbed(Shape(1, 1, (parse_rate("1mbit"),))):
             pass
     except MachineError as error:
         pytest.skip(f"needs root, iproute2 and a kernel with veth, bridge and tbf: {error}")
@@ -52,7 +52,10 @@ def eventually(condition) -> bool:
 
 def test_a_shape_is_nodes_times_ranks() -> None:
     shape = parse_shape("4x2", "1.5gbit", 2)
-    assert (shape.ranks, shape.rate, shape.rails) == (8, 1_500_000_000, 2)
+    assert (shape.ranks, shape.rates, shape.rails) == (8, (1_500_000_000, 1_500_000_000), 2)
+    unequal = parse_shape("4x2", "200mbit,20mbit", 2)
+    assert unequal.rates == (200_000_000, 20_000_000)
+    assert "200 and 20 Mbit/s" in unequal.describe()
     assert shape.address(3, 1) == "10.77.1.4"
 
 
@@ -66,6 +69,8 @@ def test_a_shape_is_nodes_times_ranks() -> None:
         ("2x2", "200", 1, "200mbit"),
         ("2x2", "0mbit", 1, "200mbit"),
         ("2x2", "", 17, "1 to 16"),
+        ("2x2", "200mbit,20mbit", 3, "2 rates for 3 rails"),
+        ("2x2", "200mbit,", 2, "200mbit"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(shape, rate, rails, text) -> None:

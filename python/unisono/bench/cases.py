@@ -92,8 +92,8 @@ class Request:
         sizes: Bytes, of the larger of a rank's input and output.
         iterations: Calls in a measurement; 0 takes as many as fit in `seconds`.
         seconds: How long a case may be measured, roughly.
-        netbed: Whether nodes are network namespaces; with links of `rate` (as "200mbit"; empty for
-            no limit) to each of `rails` switches.
+        netbed: Whether nodes are network namespaces; with links of `rate` (as "200mbit", or one
+            for each rail, as "200mbit,20mbit"; empty for no limit) to each of `rails` switches.
         delay: The delay of every message between nodes, as "1ms"; empty for none.
     """
 

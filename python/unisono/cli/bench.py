@@ -41,7 +41,7 @@ from unisono.cli.output import (
 )
 from unisono.errors import MisuseError
 from unisono.names import check_names
-from unisono.netbed import parse_rate, parse_shape
+from unisono.netbed import parse_rates, parse_shape
 from unisono.report import write_report
 from unisono.tables import Table
 
@@ -162,7 +162,7 @@ def _bench_host(
         else:
             show(table_of(rows))
         if request.rate:
-            rate = parse_rate(request.rate) * request.rails
+            rate = sum(parse_rates(request.rate, request.rails))
             show("", shares_table(rows, rate, "share of the links' rate"))
         if json:
             write_document(json, request, rows)

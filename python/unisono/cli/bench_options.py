@@ -59,7 +59,10 @@ Netbed = Annotated[
         help="Network namespaces as nodes, as 4x2; needs root. Replaces --ranks and --nodes.",
     ),
 ]
-Rate = Annotated[str, typer.Option(help="Of each link of the netbed, as 200mbit.")]
+Rate = Annotated[
+    str,
+    typer.Option(help="Of each link of the netbed, as 200mbit; or one for each rail, with commas."),
+]
 Rails = Annotated[int, typer.Option(min=1, help="Links of each node of the netbed.")]
 Delay = Annotated[str, typer.Option(help="Of each message between nodes, as 1ms.")]
 Against = Annotated[

@@ -23,7 +23,12 @@ def run(
             metavar="COMMAND [ARGS]...", help="A Python script, -m module, or a program."
         ),
     ],
-    rate: Annotated[str, typer.Option(help="Of each link, as 200mbit; empty: no limit.")] = "",
+    rate: Annotated[
+        str,
+        typer.Option(
+            help="Of each link, as 200mbit; or one for each rail, with commas; empty: no limit."
+        ),
+    ] = "",
     rails: Annotated[int, typer.Option(min=1, help="Links of each node.")] = 1,
     delay: Annotated[str, typer.Option(help="Of each message between nodes, as 1ms.")] = "",
     label: Annotated[bool, typer.Option(help="Write each line of output with its rank.")] = False,

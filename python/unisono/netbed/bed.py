@@ -115,13 +115,14 @@ class Netbed:
         for node in range(shape.nodes):
             _batch("ip", self.namespace(node), self._node_links(node))
             _run(*self.command(node, ["sh", "-c", f"echo {_CONGESTION_CONTROL} > {_CONTROL_FILE}"]))
-        if not shape.rate:
+        if not shape.rates:
             return
-        ports = [f"n{node}r{rail}" for node in range(shape.nodes) for rail in range(shape.rails)]
-        _batch("tc", switch, [_shaped(port, shape.rate) for port in ports])
+        rates = list(enumerate(shape.rates))
         for node in range(shape.nodes):
-            rails = [_shaped(f"rail{rail}", shape.rate) for rail in range(shape.rails)]
-            _batch("tc", self.namespace(node), rails)
+            _batch("tc", switch, [_shaped(f"n{node}r{rail}", rate) for rail, rate in rates])
+            _batch(
+                "tc", self.namespace(node), [_shaped(f"rail{rail}", rate) for rail, rate in rates]
+            )
 
     def _switch_links(self) -> Iterable[str]:
         for rail in range(self.shape.rails):

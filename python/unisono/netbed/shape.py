@@ -16,12 +16,13 @@ class Shape:
     """The nodes, and the links from each of them to the switch of each rail.
 
     Attributes:
-        rate: Bits a second of each link, in each direction, headers included; 0 for no limit.
+        rates: For each rail, the bits a second of its links, in each direction, headers included;
+            empty for no limit.
     """
 
     nodes: int
     ranks_per_node: int
-    rate: int = 0
+    rates: tuple[int, ...] = ()
     rails: int = 1
 
     def __post_init__(self) -> None:
@@ -31,6 +32,10 @@ class Shape:
             raise MisuseError(f"{self.ranks_per_node} ranks on each node; it must be 1 or more")
         if not 1 <= self.rails <= MOST_RAILS:
             raise MisuseError(f"{self.rails} rails; 1 to {MOST_RAILS} are possible")
+        if self.rates and len(self.rates) != self.rails:
+            raise MisuseError(
+                f"{len(self.rates)} rates for {self.rails} rails; give one for all or one for each"
+            )
 
     @property
     def ranks(self) -> int:
@@ -43,17 +48,24 @@ class Shape:
 
     def describe(self) -> str:
         """For a person."""
-        rate = f" of {self.rate / 10**6:g} Mbit/s" if self.rate else ""
+        rates = dict.fromkeys(f"{rate / 10**6:g}" for rate in self.rates)
+        rate = f" of {' and '.join(rates)} Mbit/s" if rates else ""
         links = "a link" if self.rails == 1 else f"{self.rails} links"
         return f"{self.nodes} nodes with {self.ranks_per_node} ranks and {links}{rate} each"
 
 
 def parse_shape(text: str, rate: str = "", rails: int = 1) -> Shape:
-    """Reads "4x2" (nodes x ranks on each) and a rate as `parse_rate` reads it."""
+    """Reads "4x2" (nodes x ranks on each) and rates as `parse_rates` reads them."""
     found = re.fullmatch(r"(\d+)x(\d+)", text)
     if not found:
         raise MisuseError(f"cannot read '{text}' as a netbed; write nodes x ranks, as in 4x2")
-    return Shape(int(found[1]), int(found[2]), parse_rate(rate) if rate else 0, rails)
+    return Shape(int(found[1]), int(found[2]), parse_rates(rate, rails), rails)
+
+
+def parse_rates(text: str, rails: int) -> tuple[int, ...]:
+    """Bits a second of each rail: "200mbit" for all, "200mbit,20mbit" for two, "" for no limit."""
+    rates = tuple(parse_rate(rate) for rate in text.split(",")) if text else ()
+    return rates * min(rails, MOST_RAILS) if len(rates) == 1 else rates
 
 
 def parse_rate(text: str) -> int:
