@@ -81,10 +81,10 @@ void Outbox::send() {
   // What was sent makes room for what waits to be cut; a stream that is full ends it.
   for (bool again = true; again;) {
     cut();
-    const std::uint64_t before = cut_ + pieces_;
+    const std::uint64_t before = cut_ + lanes_.pieces();
     for (auto& stream : streams_) stream->send(*this);
     cut();
-    again = cut_ + pieces_ != before;
+    again = cut_ + lanes_.pieces() != before;
   }
 }
 
@@ -95,15 +95,6 @@ void Outbox::cut() {
   }
   // After every put that was accepted before them.
   cut_signals();
-}
-
-// Over several rails every put takes an equal part of each: it arrives when the last one has.
-// Streams on one network have nothing to gain from more frames.
-std::size_t Outbox::piece_bytes(std::size_t put_bytes) const {
-  if (rails_ == 1) return most_piece_bytes;
-  constexpr std::size_t line = 64;
-  const std::size_t part = (put_bytes + streams_.size() - 1) / streams_.size();
-  return std::min((part + line - 1) / line * line, most_piece_bytes);
 }
 
 // False when a stream has no room for the next frame.
@@ -126,14 +117,14 @@ bool Outbox::cut_put(Put& put, std::uint64_t index) {
          .offset = put.offset,
          .bytes = put.bytes,
          .value = signals ? put.signal.value : 0,
-         .pieces = pieces_},
+         .pieces = lanes_.pieces()},
         put.source, index);
     return true;
   }
   while (put.cut_bytes < put.bytes) {
-    Stream& stream = *streams_[static_cast<std::size_t>(pieces_ % streams_.size())];
+    Stream& stream = *streams_[lanes_.next()];
     if (!stream.has_room()) return false;
-    const std::size_t bytes = std::min(piece_bytes(put.bytes), put.bytes - put.cut_bytes);
+    const std::size_t bytes = std::min(lanes_.piece_bytes(put.bytes), put.bytes - put.cut_bytes);
     ++put.frames_waiting;
     const bool is_answer = put.type == Frame::Type::answer;
     stream.push({.type = is_answer ? Frame::Type::answer : Frame::Type::piece,
@@ -145,7 +136,7 @@ bool Outbox::cut_put(Put& put, std::uint64_t index) {
       ++put.frames_waiting;
       stream.push({.type = Frame::Type::whole}, nullptr, index);
     }
-    ++pieces_;
+    lanes_.give();
     put.cut_bytes += bytes;
   }
   if (put.signal.index < 0) return true;
@@ -170,7 +161,7 @@ void Outbox::push_signal(Signal signal, std::uint64_t token) {
   streams_[0]->push({.type = Frame::Type::signal,
                      .signal = static_cast<std::uint32_t>(signal.index),
                      .value = signal.value,
-                     .pieces = pieces_},
+                     .pieces = lanes_.pieces()},
                     nullptr, token);
 }
 

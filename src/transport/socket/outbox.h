@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "transport/lanes/lanes.h"
 #include "transport/socket/stream.h"
 #include "transport/transport.h"
 
@@ -14,9 +15,9 @@ using Streams = std::vector<std::unique_ptr<Stream>>;
 
 class Outbox final : public SentFrames {
  public:
-  // The streams take `rails` networks in turn.
+  // The streams are the lanes; they take `rails` networks in turn.
   Outbox(Streams& streams, int signals, std::size_t rails)
-      : streams_(streams), rails_(rails), latest_(signals_of(signals)) {}
+      : streams_(streams), lanes_(streams.size(), rails), latest_(signals_of(signals)) {}
 
   // The token of frames that belong to no put.
   static constexpr std::uint64_t no_put = ~std::uint64_t{0};
@@ -63,13 +64,6 @@ class Outbox final : public SentFrames {
     std::uint64_t number;  // of a put; else of the next one
   };
   static constexpr std::uint64_t max_puts = 256;
-  // Where there are several streams, a put up to this size is one frame, on the first of them:
-  // less than the engine's smallest tile between nodes (32 KiB), so that tiles use all rails; large
-  // enough for the cost of a system call to be small in comparison.
-  static constexpr std::size_t one_frame_bytes = std::size_t{16} << 10;
-  // Longer puts are cut into pieces, which the streams take in turn, of at most so much: small
-  // enough that two streams share a slot of 512 KiB evenly.
-  static constexpr std::size_t most_piece_bytes = std::size_t{256} << 10;
   // The token of frames that tell signals put without bytes.
   static constexpr std::uint64_t signal_token = no_put - 1;
 
@@ -87,19 +81,16 @@ class Outbox final : public SentFrames {
   void cut();
   bool cut_put(Put& put, std::uint64_t index);
   bool is_one_frame(const Put& put) const {
-    return put.type == Frame::Type::put && put.memory == 0 &&
-           (streams_.size() == 1 || put.bytes <= one_frame_bytes);
+    return put.type == Frame::Type::put && put.memory == 0 && lanes_.stays_whole(put.bytes);
   }
-  std::size_t piece_bytes(std::size_t put_bytes) const;
   void cut_signals();
   void push_signal(Signal signal, std::uint64_t token);
   bool stream_0_has_room() const { return streams_[0]->has_room(); }
 
   Streams& streams_;
-  std::size_t rails_;
+  Lanes lanes_;
   Ring<Put> puts_;         // that are not complete
   std::uint64_t cut_ = 0;  // number of the first that is not cut wholly
-  std::uint64_t pieces_ = 0;
   std::uint64_t started_ = 0;
 
   std::vector<Latest> latest_;
