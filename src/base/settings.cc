@@ -134,8 +134,8 @@ constexpr std::array rows{
         "none: then shm carries what stays inside a node, socket the rest."},
     SettingRow{Setting::rails, "UNISONO_RAILS", text, "",
                "Further addresses or interfaces, with commas between, for the data: the streams of "
-               "a socket connection use UNISONO_INTERFACE and these in turn. Give equally many on "
-               "every rank."},
+               "a socket connection use UNISONO_INTERFACE and these in turn, each as much as it "
+               "carries. Give equally many, in the same order, on every rank."},
     SettingRow{Setting::delay, "UNISONO_DELAY", duration, "0s",
                "Delays every message over sockets by this time, as a long link would; for testing "
                "on one machine how algorithms perform between distant nodes."},

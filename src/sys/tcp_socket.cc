@@ -120,9 +120,10 @@ void tune_for_data(const Socket& socket) {
 
 void end_sending(const Socket& socket) { shutdown(socket.get(), SHUT_WR); }
 
-bool all_acknowledged(const Socket& socket) {
-  int unacknowledged = 0;
-  return ioctl(socket.get(), SIOCOUTQ, &unacknowledged) == 0 && unacknowledged == 0;
+std::optional<std::size_t> unacknowledged_bytes(const Socket& socket) {
+  int bytes = 0;
+  if (ioctl(socket.get(), SIOCOUTQ, &bytes) != 0 || bytes < 0) return std::nullopt;
+  return static_cast<std::size_t>(bytes);
 }
 
 bool is_unanswered(const Socket& socket) {

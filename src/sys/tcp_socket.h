@@ -5,6 +5,7 @@
 #include <unisono/result.h>
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -63,8 +64,8 @@ Result<bool> is_connected(const Socket& socket);
 void tune_for_data(const Socket& socket);
 // No more is sent; what was sent is still delivered.
 void end_sending(const Socket& socket);
-// Whether the peer's kernel has everything that was sent.
-bool all_acknowledged(const Socket& socket);
+// How much of what was sent the peer's kernel has not acknowledged, where the system can tell.
+std::optional<std::size_t> unacknowledged_bytes(const Socket& socket);
 // Whether what was sent has been repeated, for 0.6 s at least, and nothing of it acknowledged: not
 // even the kernel of the peer's host answers on this connection.
 bool is_unanswered(const Socket& socket);

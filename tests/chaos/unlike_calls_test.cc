@@ -18,7 +18,7 @@
 #include "algorithm/algorithm.h"
 #include "base/str.h"
 #include "base/try.h"
-#include "comm/bootstrap/job.h"
+#include "comm/job/job.h"
 #include "comm/core.h"
 #include "plan/json.h"
 #include "support/quiet.h"

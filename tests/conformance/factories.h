@@ -37,6 +37,18 @@ inline Factory protected_socket(std::string name, sys::Protection protection) {
           .across_processes = true};
 }
 
+// Addresses of the loopback network stand for the rails.
+inline Factory on_rails(std::string name, Factory inner, int rails) {
+  const auto make_inner = inner.make;
+  inner.name = std::move(name);
+  inner.make = [=](TransportOptions with) {
+    for (int rail = 2; rail <= rails; ++rail)
+      with.rails += str(rail > 2 ? "," : "", "127.0.0.", rail);
+    return make_inner(with);
+  };
+  return inner;
+}
+
 // libfabric's transport, by each of its providers that works here; ofi_providers_test.cc says which
 // do not. The provider `shm` joins processes alone, so it passes the tests of two processes; the
 // rules that this project's part keeps are tested over the other one, too.
@@ -75,10 +87,11 @@ inline std::vector<Factory> host_factories() {
   // Data wait until their receiver looks, and puts for a narrow line.
   const transport::emulated::NetworkOptions at_looks{.most_underway_bytes = 4096,
                                                      .needs_progress = true};
-  return with_ofi({shm, socket, auth_socket, encrypt_socket, interposed("quiet_shm", shm, quiet),
-                   interposed("slow_socket", socket, slow), interposed("wild_shm", shm, wild),
-                   interposed("wild_socket", socket, wild), emulated("emulated", at_once),
-                   emulated("lazy_emulated", at_looks)});
+  return with_ofi({shm, socket, auth_socket, encrypt_socket, on_rails("socket_2_rails", socket, 2),
+                   on_rails("encrypt_socket_4_rails", encrypt_socket, 4),
+                   interposed("quiet_shm", shm, quiet), interposed("slow_socket", socket, slow),
+                   interposed("wild_shm", shm, wild), interposed("wild_socket", socket, wild),
+                   emulated("emulated", at_once), emulated("lazy_emulated", at_looks)});
 }
 
 }  // namespace unisono::test

@@ -84,6 +84,11 @@ def test_without_root_it_says_so(monkeypatch) -> None:
         pass
 
 
+def sent_bytes(made: Netbed, node: int, rail: int) -> int:
+    counter = f"/sys/class/net/rail{rail}/statistics/tx_bytes"
+    return int(subprocess.check_output(made.command(node, ["cat", counter])))
+
+
 @needs_root
 def test_ranks_talk_across_nodes_over_all_rails(tmp_path: Path, capfd) -> None:
     script = tmp_path / "ranks.py"
@@ -102,19 +107,32 @@ def test_ranks_talk_across_nodes_over_all_rails(tmp_path: Path, capfd) -> None:
         outcome = launch(
             [str(script)], 3, nodes=3, places=made, timeout=LIMIT_SECONDS, prefix_output=False
         )
-        sent = [
-            subprocess.run(
-                made.command(1, ["cat", f"/sys/class/net/rail{rail}/statistics/tx_bytes"]),
-                capture_output=True,
-                text=True,
-            ).stdout
-            for rail in range(2)
-        ]
+        sent = [sent_bytes(made, 1, rail) for rail in range(2)]
     assert outcome.ok, outcome.message
     assert "3 ranks, 3 nodes" in capfd.readouterr().out
-    # 70,001 doubles are cut into pieces that take the rails in turn.
-    assert all(int(count) > 100_000 for count in sent), sent
+    # Each put of 70,001 doubles has a part for each rail.
+    assert all(count > 100_000 for count in sent), sent
     assert mine(os.getpid()) == []
+
+
+@needs_root
+def test_a_slow_rail_carries_less(tmp_path: Path) -> None:
+    script = tmp_path / "ranks.py"
+    script.write_text(
+        textwrap.dedent("""
+        import numpy as np, unisono
+        with unisono.init() as comm:
+            for _ in range(3):
+                gathered = comm.all_gather(np.full(1 << 18, comm.rank))
+                assert (gathered.reshape(2, -1) == [[0], [1]]).all()
+    """)
+    )
+    with Netbed(parse_shape("2x1", "40mbit,4mbit", 2)) as made:
+        outcome = launch([str(script)], 2, nodes=2, places=made, timeout=LIMIT_SECONDS)
+        sent = [sent_bytes(made, 0, rail) for rail in range(2)]
+    assert outcome.ok, outcome.message
+    # A tenth by its rate, half by number.
+    assert sent[1] < 0.25 * sum(sent), sent
 
 
 @pytest.mark.slow

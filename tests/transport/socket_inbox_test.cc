@@ -11,6 +11,7 @@
 #include <optional>
 #include <random>
 
+#include "base/str.h"
 #include "transport/fault.h"
 #include "transport/socket/inbox.h"
 #include "transport/socket/outbox.h"
@@ -101,7 +102,7 @@ class Receiver {
 };
 
 Frame piece(std::size_t number) {
-  return {.type = Frame::Type::piece, .offset = number * 100, .bytes = 100};
+  return {.type = Frame::Type::piece, .offset = number % 100 * 100, .bytes = 100, .pieces = number};
 }
 Frame signal_after(std::uint64_t pieces, std::uint64_t value = 1) {
   return {.type = Frame::Type::signal, .signal = 0, .value = value, .pieces = pieces};
@@ -217,6 +218,37 @@ TEST(SocketInbox, SignalsAreLetOutInTheOrderOfTheirPieces) {
   EXPECT_EQ(receiver.signal(0), 30u);
 }
 
+// Bytes that came twice may have landed after their place was used again.
+TEST(SocketInbox, APieceThatComesAgainIsAViolation) {
+  for (const std::uint64_t first : {0, 5}) {
+    Receiver receiver(2);
+    receiver.bring(0, piece(first));
+    EXPECT_FALSE(receiver.error());
+    receiver.bring(1, piece(first));
+    ASSERT_TRUE(receiver.error());
+    EXPECT_EQ(receiver.error()->peer, peer);
+    EXPECT_NE(receiver.error()->message.find(str("piece ", first, " again, on stream 1")),
+              std::string::npos);
+  }
+}
+
+// The stream's further bytes stay in the kernel, so that memory is bounded.
+TEST(SocketInbox, AStreamFarAheadIsReadOnWhenTheOthersHaveCaughtUp) {
+  constexpr std::uint64_t far = Arrivals::window;
+  Receiver receiver(2);
+  receiver.bring(0, piece(1));
+  receiver.bring(0, piece(far + 1));
+  receiver.bring(0, signal_after(0));
+  EXPECT_EQ(receiver.signal(0), 0U) << "it was read behind a piece that is not counted";
+  const std::size_t before = receiver.inbox().memory_bytes();
+  for (int i = 0; i < 100; ++i) receiver.bring(0, signal_after(0, 7));
+  EXPECT_EQ(receiver.inbox().memory_bytes(), before);
+  // Piece 0 lets the window move on, in the same look.
+  receiver.bring(1, piece(0));
+  EXPECT_EQ(receiver.signal(0), 7U);
+  EXPECT_FALSE(receiver.error());
+}
+
 TEST(SocketInbox, CountsOfPiecesThatNobodyCanHaveCutHoldNothingElseUp) {
   for (const std::uint64_t pieces :
        {~std::uint64_t{0}, ~std::uint64_t{0} - 1, std::uint64_t{1} << 63}) {
@@ -276,8 +308,12 @@ TEST(SocketInbox, PutsAndSignalsBelongOnTheFirstStream) {
   }
 }
 
-Frame answer(std::uint64_t get, std::size_t offset, std::size_t bytes) {
-  return {.type = Frame::Type::answer, .offset = offset, .bytes = bytes, .value = get};
+Frame answer(std::uint64_t get, std::size_t offset, std::size_t bytes, std::uint64_t number = 0) {
+  return {.type = Frame::Type::answer,
+          .offset = offset,
+          .bytes = bytes,
+          .value = get,
+          .pieces = number};
 }
 constexpr Frame confirmation{.type = Frame::Type::whole};
 
@@ -290,9 +326,9 @@ TEST(SocketInbox, AGetIsCompleteWhenEachOfItsPiecesIsConfirmed) {
   EXPECT_EQ(receiver.gets().started(), 3u);
   receiver.bring(1, answer(1, 0, 50), std::byte{2});
   receiver.bring(1, confirmation);
-  receiver.bring(0, answer(0, 0, 100), std::byte{1});
+  receiver.bring(0, answer(0, 0, 100, 1), std::byte{1});
   receiver.bring(0, confirmation);
-  receiver.bring(1, answer(0, 100, 50), std::byte{1});
+  receiver.bring(1, answer(0, 100, 50, 2), std::byte{1});
   EXPECT_EQ(receiver.gets().completed(), 0u);
   receiver.bring(1, confirmation);
   EXPECT_EQ(receiver.gets().completed(), 3u);

@@ -158,7 +158,6 @@ TEST_F(Sockets, FramesOutsideTheRegionAreViolations) {
       {.type = Frame::Type::put, .offset = 10'000},
       {.type = Frame::Type::piece},
       {.type = Frame::Type::piece, .bytes = 1, .value = 1},
-      {.type = Frame::Type::piece, .bytes = 1, .pieces = 1},
       {.type = Frame::Type::piece, .signal = 0, .bytes = 1},
       {.type = Frame::Type::put, .bytes = 1, .value = 1},
       {.type = Frame::Type::bye, .offset = 1},
@@ -204,7 +203,7 @@ TEST_F(Sockets, PiecesThatNeverCameHoldSignalsBack) {
   }));
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(victim.connection->progress().ok());
   EXPECT_EQ(victim.connection->signals()[0].load(), 0u);
-  victim.peer.frame({.type = Frame::Type::piece, .offset = 4, .bytes = 1});
+  victim.peer.frame({.type = Frame::Type::piece, .offset = 4, .bytes = 1, .pieces = 1});
   victim.peer.send(std::vector<std::byte>(1, std::byte{8}));
   EXPECT_TRUE(wait_for_signal(*victim.connection, 0, 5));
   // Counts that go back are a violation.

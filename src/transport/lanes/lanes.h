@@ -2,43 +2,77 @@
 //
 // A lane carries bytes in order, at a pace of its own: a TCP stream, or an endpoint on a card. A
 // rail is a network; lanes of one rail share its link. This is the one place that says how long a
-// piece is and which lane takes it. Whoever owns the lanes moves the bytes.
+// piece is and which lane takes it. Whoever owns the lanes moves the bytes, and tells how many are
+// outstanding: given to a lane, and not known to have left it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 namespace unisono::transport {
 
 class Lanes {
  public:
-  // The lanes use `rails` networks in turn.
-  Lanes(std::size_t count, std::size_t rails) : count_(count), rails_(rails) {}
+  // The lanes use `rails` networks in turn. Where there are several, weights are learned.
+  Lanes(std::size_t count, std::size_t rails) : lanes_(count), learns_(rails > 1) {}
 
-  std::size_t count() const { return count_; }
-  // Where there are several lanes, a put up to this size stays whole, on the first of them: less
-  // than the engine's smallest tile between nodes (32 KiB), so that tiles use all rails; large
-  // enough for the cost of a system call to be small in comparison.
+  std::size_t count() const { return lanes_.size(); }
+  bool learns() const { return learns_; }
+
+  // Where there are several lanes, a put up to this size stays whole, on the first of them, where
+  // signals are: less than the engine's smallest tile between nodes (32 KiB), so that tiles use all
+  // rails; large enough for the cost of a system call to be small in comparison.
   static constexpr std::size_t most_whole_bytes = std::size_t{16} << 10;
   bool stays_whole(std::size_t put_bytes) const {
-    return count_ == 1 || put_bytes <= most_whole_bytes;
+    return count() == 1 || put_bytes <= most_whole_bytes;
   }
 
-  // The lane of the next piece, and the length of a piece of such a put.
-  std::size_t next() const { return static_cast<std::size_t>(pieces_ % count_); }
-  std::size_t piece_bytes(std::size_t put_bytes) const;
-  // The lane next() has taken a piece.
-  void give() { ++pieces_; }
-  // Pieces given so far. Their numbers are 0, 1, ... over all lanes.
+  struct Piece {
+    std::size_t lane;
+    std::size_t bytes;
+  };
+  // The next piece of a put of `put_bytes`, of which `left` bytes have not been given; `backlog`
+  // bytes in all wait to be given, these included. Nothing where a lane that is full now is the
+  // better choice: ask again when it has taken something.
+  std::optional<Piece> next(std::size_t put_bytes, std::size_t left, std::uint64_t backlog) const;
+  // A piece has been given. Pieces have the numbers 0, 1, ... over all lanes.
+  void give(const Piece& piece);
   std::uint64_t pieces() const { return pieces_; }
 
- private:
-  // Small enough that two lanes share a slot of 512 KiB evenly.
-  static constexpr std::size_t most_piece_bytes = std::size_t{256} << 10;
+  // What a lane's owner knows of it: whether it takes a piece, and how many bytes are outstanding.
+  // Where weights are learned, it looks now and then while any are, and before it gives after a
+  // pause. Time is any clock's that does not go back.
+  void set_room(std::size_t lane, bool has_room) { lanes_[lane].has_room = has_room; }
+  void look(std::size_t lane, std::uint64_t outstanding_bytes, std::int64_t now_ns);
+  std::uint64_t outstanding_bytes() const;
 
-  std::size_t count_;
-  std::size_t rails_;
+  // Bytes a nanosecond; 1 for all where weights are not learned, or nothing is known yet.
+  double weight(std::size_t lane) const;
+
+ private:
+  struct Lane {
+    std::uint64_t outstanding_bytes = 0;
+    bool has_room = true;
+    // What left it in the time in which it had something to carry; older figures count less.
+    double carried_bytes = 0;
+    double busy_ns = 0;
+    std::int64_t looked_ns = 0;
+    bool has_begun = false;  // to drain, since it was empty
+  };
+  void learn(std::size_t lane, std::uint64_t left_bytes, bool was_busy, std::int64_t now_ns);
+  std::optional<Piece> next_share(std::size_t left) const;
+  std::optional<Piece> next_of_long(std::size_t put_bytes, std::uint64_t backlog) const;
+  double mean_rate() const;
+  double sum_of_weights() const;
+  std::size_t in_turn(std::size_t step) const { return (turn_ + step) % count(); }
+
+  std::vector<Lane> lanes_;
+  bool learns_;
+  double usual_ = 0;  // mean_rate() at the last look
   std::uint64_t pieces_ = 0;
+  std::size_t turn_ = 0;  // of lanes that are equally good, the first from here on is taken
 };
 
 }  // namespace unisono::transport

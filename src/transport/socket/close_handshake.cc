@@ -25,7 +25,7 @@ bool CloseHandshake::done(Leaving& leaving, std::int64_t now) {
     sys::end_sending(stream.socket());
     leaving.ended_sending = true;
   }
-  return sys::all_acknowledged(stream.socket());
+  return sys::unacknowledged_bytes(stream.socket()) == 0;
 }
 
 }  // namespace unisono::transport::socket

@@ -42,7 +42,8 @@ Status Connector::start(Attempt& attempt) {
   UNISONO_ASSIGN(const Nonce nonce, fresh_nonce());
   UNISONO_ASSIGN(const auto addresses, read_addresses(pending.peer_address));
   for (int stream = 0; stream < streams_; ++stream) {
-    const auto rail = static_cast<std::size_t>(stream) % addresses.size();
+    // Short puts and signals take the first stream: channels spread them over the rails.
+    const auto rail = (pending.key.channel + static_cast<std::size_t>(stream)) % addresses.size();
     UNISONO_ASSIGN(const int descriptor, sys::begin_connect(addresses[rail]));
     sys::Socket socket(descriptor);
     sys::tune_for_data(socket);

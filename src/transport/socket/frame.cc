@@ -67,7 +67,7 @@ Status check(const Frame& frame, int stream, const Geometry& geometry, int peer)
   if (!has_bytes && !is_get && frame.offset != 0)
     return peer_error(peer, "rank ", peer, " sent an offset with a frame of type ", type,
                       ", which carries no data");
-  if (!may_signal && !is_get && frame.pieces != 0)
+  if (!may_signal && !is_get && !has_bytes && frame.pieces != 0)
     return peer_error(peer, "rank ", peer, " sent a count of pieces in a frame of type ", type,
                       ", which is not ordered with pieces");
   // Of other memory the bounds are looked up where the bytes are placed.

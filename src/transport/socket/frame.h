@@ -15,10 +15,10 @@
 namespace unisono::transport::socket {
 
 // A connection has one stream or several. A short put into the region, and with one stream any such
-// put, is one frame on stream 0. Others are cut into pieces; the g-th piece of a connection travels
-// on stream g mod streams, and a signal, on stream 0, says how many pieces were cut before it. Who
-// has received so many holds back no signal: stream s must have brought (pieces + streams - 1 - s)
-// / streams of them. A get is a frame on stream 0; the n-th one is answered by pieces that name n.
+// put, is one frame on stream 0. Others are cut into pieces, which have the numbers 0, 1, ... over
+// all streams and travel on any of them, in order on each. A signal, on stream 0, says how many
+// pieces were cut before it; it is stored when all of them have come. A get is a frame on stream 0;
+// the n-th one is answered by pieces that name n.
 struct Frame {
   enum class Type : std::uint32_t {
     put = 1,  // bytes follow; then the signal, if there is one
@@ -37,7 +37,7 @@ struct Frame {
   std::uint64_t offset = 0;  // in the receiver's region, or in memory that it exposes
   std::uint64_t bytes = 0;   // that follow
   std::uint64_t value = 0;   // of the signal; of a piece, the key of exposed memory, or 0
-  std::uint64_t pieces = 0;  // cut before this put or signal
+  std::uint64_t pieces = 0;  // cut before this piece, answer, put or signal
 
   // The key of the exposed memory that its bytes go to; 0: they go elsewhere.
   std::uint64_t memory() const { return type == Type::piece ? value : 0; }

@@ -15,7 +15,7 @@ namespace unisono::transport::socket {
 namespace {
 
 // "UNISONO" and the version of everything that travels on a stream.
-constexpr std::uint64_t magic = 0x324f4e4f53494e55;
+constexpr std::uint64_t magic = 0x334f4e4f53494e55;
 
 void write(WireWriter& writer, const Geometry& geometry) {
   writer.number(std::uint64_t{geometry.region_bytes});

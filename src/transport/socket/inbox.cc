@@ -113,8 +113,18 @@ Inbox::Inbox(Streams& streams, std::byte* region, const ExposedMemory& exposed, 
                                     streams[i]->opener()}});
 }
 
+// A stream that is held up is read on as soon as the others have brought what it waits for: there
+// may be no further event of it.
 Status Inbox::receive() {
-  for (std::size_t i = 0; i < streams_.size(); ++i) UNISONO_TRY(receive_from(i));
+  for (bool again = true; again;) {
+    const std::uint64_t before = arrivals_.in_order();
+    bool is_held_up = false;
+    for (std::size_t i = 0; i < streams_.size(); ++i) {
+      UNISONO_TRY(receive_from(i));
+      is_held_up |= !may_read(i);
+    }
+    again = is_held_up && arrivals_.in_order() != before;
+  }
   return {};
 }
 
@@ -123,7 +133,9 @@ Status Inbox::receive_from(std::size_t stream) {
   Incoming& incoming = incoming_[stream];
   if (!readiness.readable.load(std::memory_order_relaxed)) return {};
   readiness.readable.store(false, std::memory_order_relaxed);
-  // Frames may be left from when this stream was held up.
+  // A piece and frames may be left from when this stream was held up.
+  if (const auto ahead = std::exchange(incoming.ahead, std::nullopt))
+    UNISONO_TRY(note_piece(*ahead, stream));
   UNISONO_TRY(take_frames(stream));
   for (int reads = 0; reads < max_reads && may_read(stream); ++reads) {
     const FrameReader::Room room = incoming.reader.room();
@@ -176,9 +188,7 @@ Status Inbox::accept(const Frame& frame, std::size_t stream) {
       from.answer = frame;
       [[fallthrough]];
     case Frame::Type::piece:
-      ++from.pieces;
-      release_signals();
-      return {};
+      return note_piece(frame.pieces, stream);
     case Frame::Type::whole:
       if (!answer)
         return peer_error(peer_, "rank ", peer_, " confirmed an answer on stream ", stream,
@@ -219,14 +229,19 @@ bool Inbox::receives_into(std::uint64_t memory) const {
   });
 }
 
-bool Inbox::have_pieces(std::uint64_t pieces) const {
-  const std::uint64_t streams = incoming_.size();
-  for (std::uint64_t s = 0; s < streams; ++s) {
-    // Counts the pieces with number = s modulo streams; without overflow.
-    const std::uint64_t due = pieces / streams + (pieces % streams > s ? 1 : 0);
-    if (incoming_[static_cast<std::size_t>(s)].pieces < due) return false;
+Status Inbox::note_piece(std::uint64_t number, std::size_t stream) {
+  switch (arrivals_.note(number)) {
+    case Arrivals::Outcome::counted:
+      release_signals();
+      break;
+    case Arrivals::Outcome::repeated:
+      return peer_error(peer_, "rank ", peer_, " sent piece ", number, " again, on stream ",
+                        stream);
+    case Arrivals::Outcome::ahead:
+      incoming_[stream].ahead = number;
+      break;
   }
-  return true;
+  return {};
 }
 
 void Inbox::release_signals() {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "transport/exposed_memory.h"
+#include "transport/lanes/arrivals.h"
 #include "transport/socket/gets.h"
 #include "transport/socket/outbox.h"
 
@@ -107,13 +108,15 @@ class Inbox {
   // Nothing more will come: all streams have ended, or one has broken.
   bool over() const;
   std::size_t memory_bytes() const {
-    return waiting_.memory_bytes() + incoming_.capacity() * sizeof(Incoming);
+    return waiting_.memory_bytes() + incoming_.capacity() * sizeof(Incoming) +
+           arrivals_.memory_bytes();
   }
 
  private:
   struct Incoming {
     FrameReader reader;
-    std::uint64_t pieces = 0;
+    // The number of a piece that has come and is not counted yet: it is too far ahead of others.
+    std::optional<std::uint64_t> ahead;
     std::optional<Frame> answer;  // that has not been confirmed
     bool said_bye = false;
     bool ended = false;
@@ -129,10 +132,11 @@ class Inbox {
   Status receive_from(std::size_t stream);
   Status take_frames(std::size_t stream);
   Status accept(const Frame& frame, std::size_t stream);
-  bool have_pieces(std::uint64_t pieces) const;
+  Status note_piece(std::uint64_t number, std::size_t stream);
+  bool have_pieces(std::uint64_t pieces) const { return arrivals_.in_order() >= pieces; }
   void release_signals();
   bool may_read(std::size_t stream) const {
-    return stream != 0 || waiting_.size() < max_waiting_signals;
+    return !incoming_[stream].ahead && (stream != 0 || waiting_.size() < max_waiting_signals);
   }
 
   Streams& streams_;
@@ -141,6 +145,7 @@ class Inbox {
   int peer_;
   int ranks_;
   std::vector<Incoming> incoming_;
+  Arrivals arrivals_;
   Ring<WaitingSignal> waiting_;
   std::uint64_t last_pieces_ = 0;
   std::optional<Fault> fault_;

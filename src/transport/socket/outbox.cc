@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/clock.h"
+
 namespace unisono::transport::socket {
 
 bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset, Signal signal,
@@ -14,6 +16,7 @@ bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset,
     return true;
   }
   if (puts_.size() >= max_puts) return false;
+  uncut_bytes_ += bytes;
   puts_.push({.type = Frame::Type::put,
               .source = source,
               .bytes = bytes,
@@ -44,6 +47,7 @@ bool Outbox::add_get(std::uint64_t memory, std::size_t offset, std::size_t bytes
 
 void Outbox::add_answer(std::uint64_t number, const std::byte* source, std::size_t bytes,
                         std::uint64_t key) {
+  uncut_bytes_ += bytes;
   puts_.push({.type = Frame::Type::answer,
               .source = source,
               .bytes = bytes,
@@ -78,6 +82,7 @@ void Outbox::add_signal(Signal signal) {
 }
 
 void Outbox::send() {
+  look_at_lanes();
   // What was sent makes room for what waits to be cut; a stream that is full ends it.
   for (bool again = true; again;) {
     cut();
@@ -97,6 +102,28 @@ void Outbox::cut() {
   cut_signals();
 }
 
+void Outbox::look_at_lanes() {
+  if (!lanes_.learns() || lanes_.outstanding_bytes() + uncut_bytes_ == 0) return;
+  const std::int64_t now = now_ns();
+  if (now - looked_ns_ < look_interval_ns) return;
+  looked_ns_ = now;
+  for (std::size_t i = 0; i < streams_.size(); ++i)
+    lanes_.look(
+        i,
+        streams_[i]->unsent_bytes() + sys::unacknowledged_bytes(streams_[i]->socket()).value_or(0),
+        now);
+}
+
+std::optional<Lanes::Piece> Outbox::next_piece(const Put& put) {
+  for (std::size_t i = 0; i < streams_.size(); ++i) {
+    const Stream& stream = *streams_[i];
+    lanes_.set_room(
+        i, stream.has_room() && (!lanes_.learns() || stream.unsent_bytes() < most_unsent_bytes));
+    if (!lanes_.learns()) lanes_.look(i, stream.unsent_bytes(), 0);
+  }
+  return lanes_.next(put.bytes, put.bytes - put.cut_bytes, uncut_bytes_);
+}
+
 // False when a stream has no room for the next frame.
 bool Outbox::cut_put(Put& put, std::uint64_t index) {
   if (put.type == Frame::Type::get) {
@@ -110,6 +137,7 @@ bool Outbox::cut_put(Put& put, std::uint64_t index) {
   if (is_one_frame(put)) {
     if (!stream_0_has_room()) return false;
     const bool signals = put.signal.index >= 0;
+    uncut_bytes_ -= put.bytes;
     ++put.frames_waiting;
     streams_[0]->push(
         {.type = Frame::Type::put,
@@ -121,28 +149,35 @@ bool Outbox::cut_put(Put& put, std::uint64_t index) {
         put.source, index);
     return true;
   }
+  if (!cut_pieces(put, index)) return false;
+  if (put.signal.index < 0) return true;
+  if (!stream_0_has_room()) return false;
+  ++put.frames_waiting;
+  push_signal(put.signal, index);
+  return true;
+}
+
+bool Outbox::cut_pieces(Put& put, std::uint64_t index) {
+  const bool is_answer = put.type == Frame::Type::answer;
   while (put.cut_bytes < put.bytes) {
-    Stream& stream = *streams_[lanes_.next()];
-    if (!stream.has_room()) return false;
-    const std::size_t bytes = std::min(lanes_.piece_bytes(put.bytes), put.bytes - put.cut_bytes);
+    const auto piece = next_piece(put);
+    if (!piece) return false;
+    Stream& stream = *streams_[piece->lane];
     ++put.frames_waiting;
-    const bool is_answer = put.type == Frame::Type::answer;
     stream.push({.type = is_answer ? Frame::Type::answer : Frame::Type::piece,
                  .offset = put.offset + put.cut_bytes,
-                 .bytes = bytes,
-                 .value = put.memory},
+                 .bytes = piece->bytes,
+                 .value = put.memory,
+                 .pieces = lanes_.pieces()},
                 put.source + put.cut_bytes, index);
     if (is_answer) {
       ++put.frames_waiting;
       stream.push({.type = Frame::Type::whole}, nullptr, index);
     }
-    lanes_.give();
-    put.cut_bytes += bytes;
+    lanes_.give(*piece);
+    put.cut_bytes += piece->bytes;
+    uncut_bytes_ -= piece->bytes;
   }
-  if (put.signal.index < 0) return true;
-  if (!stream_0_has_room()) return false;
-  ++put.frames_waiting;
-  push_signal(put.signal, index);
   return true;
 }
 
@@ -180,6 +215,7 @@ void Outbox::drop() {
   for (auto& stream : streams_) stream->drop_payloads();
   puts_.clear();
   cut_ = puts_.end();
+  uncut_bytes_ = 0;
   cut_signals();
 }
 

@@ -15,7 +15,8 @@ using Streams = std::vector<std::unique_ptr<Stream>>;
 
 class Outbox final : public SentFrames {
  public:
-  // The streams are the lanes; they take `rails` networks in turn.
+  // The streams are the lanes. The first carries all but pieces: puts that are one frame, signals
+  // and gets.
   Outbox(Streams& streams, int signals, std::size_t rails)
       : streams_(streams), lanes_(streams.size(), rails), latest_(signals_of(signals)) {}
 
@@ -64,6 +65,11 @@ class Outbox final : public SentFrames {
     std::uint64_t number;  // of a put; else of the next one
   };
   static constexpr std::uint64_t max_puts = 256;
+  // A stream that its kernel has left so much of takes no further piece: another rail may be free
+  // for it sooner.
+  static constexpr std::size_t most_unsent_bytes = std::size_t{128} << 10;
+  // What streams have outstanding costs a system call each to learn, some 0.2 us.
+  static constexpr std::int64_t look_interval_ns = 50'000;
   // The token of frames that tell signals put without bytes.
   static constexpr std::uint64_t signal_token = no_put - 1;
 
@@ -80,6 +86,9 @@ class Outbox final : public SentFrames {
   void add_signal(Signal signal);
   void cut();
   bool cut_put(Put& put, std::uint64_t index);
+  bool cut_pieces(Put& put, std::uint64_t index);
+  std::optional<Lanes::Piece> next_piece(const Put& put);
+  void look_at_lanes();
   bool is_one_frame(const Put& put) const {
     return put.type == Frame::Type::put && put.memory == 0 && lanes_.stays_whole(put.bytes);
   }
@@ -89,8 +98,10 @@ class Outbox final : public SentFrames {
 
   Streams& streams_;
   Lanes lanes_;
-  Ring<Put> puts_;         // that are not complete
-  std::uint64_t cut_ = 0;  // number of the first that is not cut wholly
+  std::int64_t looked_ns_ = 0;
+  std::uint64_t uncut_bytes_ = 0;  // of puts and answers
+  Ring<Put> puts_;                 // that are not complete
+  std::uint64_t cut_ = 0;          // number of the first that is not cut wholly
   std::uint64_t started_ = 0;
 
   std::vector<Latest> latest_;

@@ -12,7 +12,8 @@
 
 namespace unisono::transport::socket {
 
-// A rank's rails stand in the same order as its peers'; streams of a connection take them in turn.
+// A rank's rails stand in the same order as its peers'. Streams of a connection take them in turn,
+// from the channel's on.
 inline constexpr std::size_t max_rails = 16;
 
 struct Rails {

@@ -40,6 +40,7 @@ void Stream::push(const Frame& frame, const std::byte* payload, std::uint64_t to
                  .payload = payload,
                  .payload_bytes = static_cast<std::size_t>(frame.bytes),
                  .token = token});
+  unsent_bytes_ += waiting_[waiting_.end() - 1].bytes();
 }
 
 std::size_t Stream::gather(std::array<iovec, max_parts>& parts) {
@@ -76,9 +77,12 @@ std::size_t Stream::gather_plain(std::array<iovec, max_parts>& parts) {
 void Stream::frame_has_left(SentFrames& listener) {
   listener.frame_sent(waiting_[waiting_.begin()].token);
   waiting_.pop();
+  if (waiting_.empty()) unsent_bytes_ = 0;
 }
 
 void Stream::advance(std::size_t bytes, SentFrames& listener) {
+  // Tags of seals are no frames' bytes; what they make too little is put right when all has left.
+  unsent_bytes_ -= std::min(unsent_bytes_, bytes);
   if (sealer_) {
     for (int gone = sealer_->advance(bytes); gone > 0; --gone) frame_has_left(listener);
     return;
@@ -119,12 +123,16 @@ void Stream::drop_payloads() {
     WaitingFrame& frame = waiting_[number];
     const bool is_of_payload =
         frame.payload_bytes > 0 || decode(frame.head).type == Frame::Type::whole;
-    if (is_of_payload && number >= first_not_begun) continue;
+    if (is_of_payload && number >= first_not_begun) {
+      unsent_bytes_ -= std::min(unsent_bytes_, frame.bytes());
+      continue;
+    }
     frame.payload = nullptr;
     if (kept != number) waiting_[kept] = frame;
     ++kept;
   }
   waiting_.truncate(kept);
+  if (waiting_.empty()) unsent_bytes_ = 0;
 }
 
 }  // namespace unisono::transport::socket

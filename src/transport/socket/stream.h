@@ -39,6 +39,8 @@ class Stream {
   static constexpr std::uint64_t max_waiting = 64;
   bool has_room() const { return waiting_.size() < max_waiting; }
   bool nothing_waits() const { return waiting_.empty(); }
+  // What the kernel has not taken, heads included.
+  std::size_t unsent_bytes() const { return unsent_bytes_; }
   // `payload` of frame.bytes must stay until the frame has left.
   void push(const Frame& frame, const std::byte* payload, std::uint64_t token);
 
@@ -74,6 +76,7 @@ class Stream {
   bool broken_ = false;
   bool is_unreadable_ = false;
   Ring<WaitingFrame> waiting_;
+  std::size_t unsent_bytes_ = 0;
   std::size_t sent_of_front_ = 0;  // bytes of the first waiting frame that have left, unsealed
   std::unique_ptr<Sealer> sealer_;
   std::optional<sys::Seal> opener_;
