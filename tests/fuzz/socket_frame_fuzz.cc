@@ -224,11 +224,12 @@ void fuzz_connection(std::span<const std::byte> bytes) {
   const sys::Protection protection = protection_of(std::byte{choices.small()});
   Transport& transport = transport_of(protection);
   const ConnectionKey key{.channel = channel++};
+  const std::string address = transport.address();  // with as many rails as the victim's
   auto made = transport.connect({.key = key,
                                  .ranks = ranks,
                                  .self = peer + 1,
                                  .peer = peer,
-                                 .peer_address = {},
+                                 .peer_address = address,
                                  .geometry = geometry});
   require(made.ok());
   Connection& victim = **made;

@@ -72,6 +72,31 @@ TEST(SocketRails, TooManyAreRefusedWithTheirNumber) {
   EXPECT_NE(made.error().message.find("17"), std::string::npos) << made.error().message;
 }
 
+// Both ends find it, before either waits for streams that the other does not make.
+TEST(SocketRails, AnotherNumberThanThePeersIsRefusedWithBothLists) {
+  const std::string secret = fresh_job();
+  auto first = sockets_on("127.0.0.2,127.0.0.3").make(Job::options(secret));
+  auto second = sockets_on("127.0.0.2").make(Job::options(secret));
+  ASSERT_TRUE(first.ok() && second.ok());
+  for (int rank = 0; rank < 2; ++rank) {
+    Transport& own = rank == 0 ? **first : **second;
+    const std::string peer = (rank == 0 ? **second : **first).address();
+    const auto made = own.connect({.key = {.communicator = 1},
+                                   .ranks = 2,
+                                   .self = rank,
+                                   .peer = 1 - rank,
+                                   .peer_address = peer,
+                                   .geometry = geometry});
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().kind, ErrorKind::misuse);
+    EXPECT_EQ(made.error().message,
+              str("rank ", 1 - rank, " has ", 3 - (1 - rank), " rails (", peer, ") and this rank ",
+                  3 - rank, " (", own.address(),
+                  "); UNISONO_INTERFACE and UNISONO_RAILS must name the same networks, in the same "
+                  "order, on all ranks"));
+  }
+}
+
 // Nobody reaches a rank by the address that stands for all of them.
 TEST(SocketRails, AllInterfacesAtOnceAreRefused) {
   for (const char* all : {"0.0.0.0", "::"}) {

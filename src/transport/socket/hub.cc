@@ -88,6 +88,7 @@ void Hub::progress_locked() {
 }
 
 Result<std::shared_ptr<PendingConnection>> Hub::open(const ConnectionRequest& request) {
+  UNISONO_TRY(check_same_rails(address_, request.peer, request.peer_address));
   const std::lock_guard lock(mutex_);
   for (const auto& other : pending_)
     if (other->key == request.key && other->self == request.self && other->peer == request.peer)

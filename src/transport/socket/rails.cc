@@ -1,5 +1,7 @@
 #include "transport/socket/rails.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/try.h"
 #include "sys/real_socket.h"
@@ -42,6 +44,17 @@ Result<Rails> listen_on_rails(std::string_view first, std::string_view others) {
     rails.addresses += bound.text();
   }
   return rails;
+}
+
+Status check_same_rails(std::string_view ours, int peer, std::string_view theirs) {
+  const auto count = [](std::string_view list) {
+    return list.empty() ? 0 : std::ranges::count(list, ',') + 1;
+  };
+  if (count(ours) == count(theirs)) return {};
+  return misuse("rank ", peer, " has ", count(theirs), count(theirs) == 1 ? " rail" : " rails",
+                " (", theirs, ") and this rank ", count(ours), " (", ours,
+                "); UNISONO_INTERFACE and UNISONO_RAILS must name the same networks, in the same "
+                "order, on all ranks");
 }
 
 Result<std::vector<sys::Address>> read_addresses(std::string_view addresses) {

@@ -24,6 +24,8 @@ struct Rails {
 
 // `first` and those in `others`, with commas between; each an address or an interface.
 Result<Rails> listen_on_rails(std::string_view first, std::string_view others);
+// Misuse that names both lists where a peer has another number of rails than this rank.
+Status check_same_rails(std::string_view ours, int peer, std::string_view theirs);
 // Reads Rails::addresses: 1 to max_rails.
 Result<std::vector<sys::Address>> read_addresses(std::string_view addresses);
 
