@@ -21,7 +21,7 @@ set(UNISONO_REST_gpu_emulated "GpuBulk.EveryPlanIsRight" "GpuBulk.GraphsReplay*"
   "GpuExchanges.*" "GpuLongCopies.*" "Ranks/GpuSpecialisedKernels.*/4")
 set(UNISONO_REST_gpu_emulated_devices "Ranks/GpuLl128ZeroCopyPlans.*" "Ranks/GpuStamps.AHang*"
   "Ranks/GpuStamps.What*" "Ranks/GpuCommunicator.GroupsOf*/4" "Ranks/GpuCommunicator.ACallThat*/4"
-  "GpuLl128ZeroCopy.ASeedReplays" "By/GpuPlaces.*/kernels_*")
+  "GpuLl128ZeroCopy.ASeedReplays" "By/GpuPlaces.*/kernels_*" "By/GpuUnlikeCalls.*")
 set(UNISONO_REST_gpu_emulated_processes "Ranks/GpuMixedHosts.*" "Ranks/GpuHosts.*/1" "Ranks/GpuHosts.*/2"
   "Ranks/GpuProcesses.*/1")
 set(UNISONO_REST_gpu_emulated_room "GpuBulk.LeavingRoom*" "GpuBulk.InPlaceEvery*" "Ranks/GpuZeroCopyPlan.*/3"
