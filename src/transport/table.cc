@@ -57,9 +57,9 @@ Status check_protection(const TransportRow& row, sys::Protection asked) {
     if (other.reach == Reach::network && asked <= other.protects)
       able += str(able.empty() ? "UNISONO_TRANSPORT=" : " or ", other.name);
   return misuse("UNISONO_WIRE=", sys::name(asked), " and the transport ", row.name,
-                " exclude each other: what it protects most is ", sys::name(row.protects), "; use ",
-                able, ", or UNISONO_WIRE=", sys::name(row.protects),
-                " where the network is trusted");
+                " exclude each other: the most that it does for data between hosts is ",
+                sys::name(row.protects), "; use ", able,
+                ", or UNISONO_WIRE=", sys::name(row.protects), " where the network is trusted");
 }
 
 }  // namespace
