@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from python.fake_pmi import FakePmi
 from python.test_start import plain_environment, run_all
+from python.tiers import quick
 
 # No timeout ends these: the ranks would wait longer than a test may take.
 PROGRAM = "import unisono; unisono.init(bootstrap_timeout=1000)"
@@ -23,7 +24,7 @@ def expect(absent: int, outputs: list[tuple[int, str]]) -> None:
         assert (f"rank {absent} cannot join: " in text) == (rank != absent), text
 
 
-@pytest.mark.parametrize("absent", [0, 1, 2])
+@pytest.mark.parametrize("absent", quick([0, 1, 2], kept={1}))
 def test_ranks_that_meet_through_a_launcher(absent: int) -> None:
     outputs = FakePmi(3).run(
         PROGRAM, plain_environment(), lambda rank: BROKEN if rank == absent else {}

@@ -147,7 +147,7 @@ HOSTILE: dict[str, tuple[str, Callable[[], bytes], list[str]]] = {
         b"l%d: calc 1\n" % one for one in range(70_000)) + b"}\n", [SIMULATE]),
     "rank_list": ("a.bin", lambda: b"\xff" * SIZE, [SIMULATE]),
 }  # fmt: skip
-QUICK = {"values", "zeros", "shown", "xml", "labels"}
+QUICK = {"values", "xml", "labels"}
 CASES = [
     pytest.param(name, command, id=f"{name}-{command.split()[0]}",
                  marks=() if name in QUICK else pytest.mark.slow)

@@ -21,6 +21,7 @@ pytest.importorskip("jinja2")
 
 from python.answered import answer
 from python.commands_with_files import EXCUSED, READS, WRITES, Use, file_parameters
+from python.tiers import quick
 
 pytestmark = pytest.mark.usefixtures("two_minutes")
 STRANGER = 12_345
@@ -52,7 +53,7 @@ def test_every_parameter_that_names_a_file_is_tried() -> None:
     assert sorted(set(EXCUSED) - set(file_parameters())) == []
 
 
-@pytest.mark.parametrize("use", WRITES, ids=str)
+@pytest.mark.parametrize("use", quick(WRITES, kept=WRITES[::4]), ids=str)
 def test_a_full_disk_keeps_the_old_file(use: Use, inputs: Path, full_disk: Path) -> None:
     path = full_disk / use.name
     (full_disk / "old").rename(path)
@@ -71,7 +72,7 @@ def test_a_full_disk_keeps_the_old_file(use: Use, inputs: Path, full_disk: Path)
 
 @needs_root
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
-@pytest.mark.parametrize("use", WRITES, ids=str)
+@pytest.mark.parametrize("use", quick(WRITES, kept=WRITES[::8]), ids=str)
 def test_what_a_stranger_planted_is_refused(
     use: Use, kind: str, inputs: Path, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_ones_own_link_fifo_and_descriptor_are_written_to(
     assert {one.name for one in tmp_path.iterdir()} == {use.name, "target", fifo.name}
 
 
+@pytest.mark.slow
 def test_a_shells_descriptors_and_devices_are_written_to(tmp_path: Path) -> None:
     printed = tmp_path / "printed"
     unisono = f"{sys.executable} -m unisono.cli"

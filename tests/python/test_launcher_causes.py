@@ -118,6 +118,7 @@ def test_a_program_over_nccl_is_not_named_for_what_another_rank_did(
     assert outcome == unisono.launcher.Outcome(7, 1, "rank 1 exited with code 7"), output
 
 
+@pytest.mark.slow
 def test_an_own_error_after_one_of_a_peer_counts_as_own(job, monkeypatch):
     """Rank 1 recovers from the loss of rank 2, which ends well, and then fails by itself."""
     patient(monkeypatch)
@@ -139,6 +140,7 @@ def test_an_own_error_after_one_of_a_peer_counts_as_own(job, monkeypatch):
     assert outcome == unisono.launcher.Outcome(1, 1, "rank 1 exited with code 1"), output
 
 
+@pytest.mark.slow
 def test_a_rank_that_hangs_is_named_by_the_others_errors(job, monkeypatch):
     monkeypatch.setattr(processes, "_CAUSE_SECONDS", 0.0)
     outcome, output = job(
@@ -157,6 +159,7 @@ def test_a_rank_that_hangs_is_named_by_the_others_errors(job, monkeypatch):
     }
 
 
+@pytest.mark.slow
 def test_a_rank_of_a_part_is_named_by_its_number_in_the_job(job, monkeypatch):
     """Rank 3 is number 1 of its part."""
     monkeypatch.setattr(processes, "_CAUSE_SECONDS", 0.0)
@@ -212,6 +215,7 @@ def test_only_the_first_error_is_shown_and_the_last_line_names_its_rank(tmp_path
     assert sorted(line for line in done.stdout.splitlines() if line.endswith("out")) == expected
 
 
+@pytest.mark.slow
 def test_verbose_shows_every_error(tmp_path):
     done = run_cli(tmp_path, SPEAKS.format(at=2, end=WAYS["raise"][0]), "-v")
     assert done.stderr.splitlines()[-1] == "error: rank 2 exited with code 1"
@@ -219,6 +223,7 @@ def test_verbose_shows_every_error(tmp_path):
     assert "note:" not in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_of_a_job_that_goes_well(tmp_path):
     """Errors that are only told are passed on, and so is a last line without an end."""
     done = run_cli(

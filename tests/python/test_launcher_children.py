@@ -9,6 +9,7 @@ import textwrap
 import pytest
 from python.jobs import LIMIT_SECONDS
 from python.test_launcher import alive
+from python.tiers import quick
 from unisono import guardian
 
 # Each rank starts these, which hold its output and ignore what asks them to end: one in its group,
@@ -71,8 +72,8 @@ def run_launcher(folder, end, head="", options="", strangers=True):
     return done, [int(path.name) for path in pids.iterdir()]
 
 
-@pytest.mark.parametrize("fold", [False, True])
-@pytest.mark.parametrize("way", ENDS)
+@pytest.mark.parametrize("fold", quick([False, True], kept=[True]))
+@pytest.mark.parametrize("way", quick(ENDS, kept={"kill", "well"}))
 def test_nothing_outlives_the_job(tmp_path, way, fold):
     """The output ends, too: children that hold it would keep `run` from its end."""
     end, code = ENDS[way]

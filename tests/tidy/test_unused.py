@@ -20,17 +20,20 @@ def add(root: Path, name: str, text: str) -> None:
     path.write_text(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", FUNCTIONS, ids=lambda rule: rule.__name__)
 def test_each_function_of_this_tree_is_used(rule: Rule) -> None:
     violations = unused.without_permission(rule(ROOT))
     assert not violations, report(violations)
 
 
+@pytest.mark.slow
 def test_each_file_of_this_tree_is_used() -> None:
     violations = unused_files.unused_files(ROOT)
     assert not violations, report(violations)
 
 
+@pytest.mark.slow
 def test_permissions_are_needed() -> None:
     violations = unused.needless_permissions(ROOT)
     assert not violations, report(violations)

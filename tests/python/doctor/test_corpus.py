@@ -19,7 +19,8 @@ def run(program: str, *arguments: str) -> str:
     ).stdout  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [pytest.param("size", marks=pytest.mark.slow), "killed"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["size", "killed"])
 def test_a_case_hangs_as_its_label_says(tmp_path: Path, kind: str) -> None:
     # The first case but one of these kinds needs neither PyTorch nor a program that is built apart.
     run("make.py", str(tmp_path), "--kind", kind, "--each", "1", "--first", "1", "--jobs", "1")

@@ -53,6 +53,7 @@ def contained(folder: Path) -> Iterator[tuple[str, list[int]]]:
         job.wait(LIMIT_S)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not can_contain(), reason="no process namespaces here: needs root")
 def test_jobs_of_containers_do_not_collide_and_a_stopped_rank_is_named(tmp_path: Path) -> None:
     with contained(tmp_path / "a") as (first, mine), contained(tmp_path / "b") as (second, theirs):
