@@ -50,7 +50,9 @@ unisono_test_emulated(gpu_emulated_devices 4 16
   "Ranks/GpuCommunicator.Splits*/4" "Ranks/GpuCommunicator.RegisteredPlans*/4" "Ranks/GpuCommunicator.APlansName*/4"
   "Ranks/GpuCommunicator.Refuses*/4" "Ranks/GpuCommunicator.IsCaptured*/4"
   "Ranks/GpuCommunicator.Abort*/4" "Ranks/GpuCommunicator.ACallThat*/4" "Ranks/GpuStamps.*" "Ranks/GpuFallbacks.*" "Ranks/GpuLinks.*" "GpuZeroSm.*" "GpuWindows.*" "GpuPool.*"
-  "By/GpuPlaces.*" "By/GpuUnlikeCalls.*" "Of/GpuUnlikeMessages.*"
+  "By/GpuPlaces.*" "By/GpuUnlikeCalls.OfAnotherShape*" "By/GpuUnlikeCalls.ByAnotherPlan*"
+  "By/GpuUnlikeCalls.OfAnotherCollective*/interpreter*" "By/GpuUnlikeCalls.OfAnotherCollective*/ll*"
+  "Of/GpuUnlikeMessages.*"
   "GpuLl128ZeroCopy.ASeedReplays" "Ranks/GpuLl128ZeroCopyPlans.*/0" "Ranks/GpuLl128ZeroCopyPlans.*/2")
 # Forked ranks open their devices themselves: a fork leaves the threads of the parent's devices
 # behind.
