@@ -3,8 +3,8 @@
     bench/commands/interrupts.py [--turns N] [COMMAND ...]
 
 Each command gets enough to do that it runs far longer than is waited here. SIGINT is sent to it
-once it and its children have used so much processor time that most of them compute in native
-code; a second table sends it while the command starts. Exit status 1 if a command took longer than
+once it and its children have used so much processor time since the last of them was started or has
+loaded a library: they compute in native code then. Exit status 1 if a command took longer than
 0.2 s in the median, left a process behind, or wrote a traceback.
 """
 
@@ -86,6 +86,17 @@ def descendants(pid: int) -> list[int]:
     return [one for child in children(pid) for one in (child, *descendants(child))]
 
 
+def loaded(pid: int) -> set[tuple[int, str]]:
+    """A process and all below it, each with the libraries that it has mapped."""
+    found = set()
+    for one in (pid, *descendants(pid)):
+        found.add((one, ""))
+        with contextlib.suppress(OSError):
+            lines = Path(f"/proc/{one}/maps").read_text().splitlines()
+            found |= {(one, line.split()[-1]) for line in lines if ".so" in line}
+    return found
+
+
 @contextlib.contextmanager
 def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A command that is killed when the block ends."""
@@ -144,7 +155,11 @@ def interrupt_at_work(words: list[str], busy_seconds: float) -> float:
     """
     with started(words) as process:
         deadline = time.monotonic() + LONGEST_START_SECONDS
-        while processor_seconds(process.pid) < busy_seconds:
+        seen: set[tuple[int, str]] = set()
+        before = 0.0
+        while processor_seconds(process.pid) - before < busy_seconds:
+            if (now := loaded(process.pid)) != seen:
+                seen, before = now, processor_seconds(process.pid)
             if process.poll() is not None or time.monotonic() > deadline:
                 what = "is idle" if process.poll() is None else "has ended by itself"
                 raise RuntimeError(f"{' '.join(words)}: it {what}")
@@ -164,7 +179,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("commands", nargs="*", metavar="COMMAND", help=", ".join(COMMANDS))
     parser.add_argument("--turns", type=int, default=5, help="of each command; default 5")
-    parser.add_argument("--busy", type=float, default=2, help="seconds of processor time before")
+    parser.add_argument("--busy", type=float, default=1, help="seconds of processor time")
     options = parser.parse_args()
     if unknown := [name for name in options.commands if name not in COMMANDS]:
         parser.error(f"there is no command {unknown[0]!r}; there are {', '.join(COMMANDS)}")

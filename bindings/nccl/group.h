@@ -24,7 +24,7 @@ struct Job {
   Handle comm;  // whose state is "in progress" meanwhile
   std::function<Outcome()> work;
   bool is_late = false;
-  // Of one that other ranks wait for: tells them why it is not run.
+  // Tells other ranks that wait for this job why it is not run.
   std::function<void(const std::string&)> decline = {};
 };
 

@@ -19,7 +19,7 @@ struct Fingerprint {
   std::int64_t count = 0;
 };
 
-// What the two ranks of a message must agree on.
+// The two ranks of a message must agree on this.
 constexpr Fingerprint message_fingerprint(DataType type, std::int64_t count) {
   return {.collective = Collective::point_to_point, .type = type, .count = count};
 }
@@ -43,8 +43,8 @@ struct CallId {
 };
 static_assert(sizeof(CallId) == 16);
 
-// What fits where a CallId does not: a hash of what is called and by which plan; 0 for no call. The
-// number is left out, because a call in a CUDA graph runs many times.
+// Fits where a CallId does not: a hash of the call and its plan is all that it has; 0 stands for no
+// call. The number is left out, because a call in a CUDA graph runs many times.
 std::uint32_t call_tag(const CallId& call);
 
 // Names a plan with its protocol and channels, the same on all ranks. `digest` tells plans of one

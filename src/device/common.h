@@ -23,7 +23,7 @@ inline constexpr std::size_t ll128_line_payload = 120;
 inline constexpr std::size_t ll128_group_payload = 8 * ll128_line_payload;
 inline constexpr std::size_t ll128_group_bytes = 8 * ll128_line_bytes;
 
-// What a kernel waits for: a message's number, and above it the tag of its call
+// A kernel waits for this: a message's number, and above it the tag of its call
 // (unisono::call_tag), so that nobody takes a message of another call. One end's numbers rise by
 // one; a flag that is read later has a number that is higher by less than `most_ahead`.
 constexpr std::uint64_t flag_of(std::uint32_t tag, std::uint64_t number) {

@@ -27,7 +27,7 @@ namespace unisono::comm {
 // The most bytes that a member may contribute to an exchange.
 inline constexpr std::size_t max_exchange_bytes = 65536;
 
-// What all members contributed, one byte string each.
+// Holds one byte string of each member.
 class Gathered {
  public:
   Gathered() = default;
@@ -111,7 +111,7 @@ class ControlGroup {
   // For the same: asks a member which call its collective of that number was; an error that names
   // both, and no member, once that is known not to be `mine`. Call it again, with look() between.
   std::optional<Error> compare(int member, std::uint64_t number, const CallId& mine);
-  // What members that ask so are told of this one.
+  // Members that ask so are told these calls of this one.
   void show_calls(std::shared_ptr<const KeptCalls> kept);
   // For the same: whom to blame for a call that cannot end, as GroupExchange::inquire says.
   CallState& call_state();
@@ -138,7 +138,7 @@ class ControlGroup {
 // and the same color: a hash, the same on every member, different for different arguments.
 std::uint64_t child_communicator(std::uint64_t parent, std::uint64_t sequence, std::int64_t color);
 
-// What ranks publish of themselves for those that look them up. Any thread.
+// Ranks publish a record of themselves for those that look them up. Any thread.
 class PublishedRecords {
  public:
   PublishedRecords() = default;

@@ -1,4 +1,4 @@
-// What the groups of one process share: the world, the node in it, and who serves it outside of
+// The groups of one process share this: the world, the node in it, and who serves it outside of
 // calls.
 #pragma once
 

@@ -54,7 +54,7 @@ std::uint32_t single_copy_per_mille(const Settings& settings, bool has_peers_by_
   return static_cast<std::uint32_t>(std::min<double>(gain, most_gain_per_mille));
 }
 
-// What can be read of the settings, though others cannot.
+// Takes the settings that can be read, and leaves out the others.
 Settings readable_settings(const SettingValues& given) {
   const Settings& environment = environment_settings();
   Settings out;

@@ -15,8 +15,8 @@ namespace unisono::comm {
 
 bool is_invitation(std::string_view rendezvous);
 
-// What ranks must have in addition to an invitation's secret: `shared_key`, and the secret of
-// UNISONO_SECRET_FILE where that is set. Who only sees an invitation has not got that.
+// Ranks must have this in addition to an invitation's secret: `shared_key`, and the secret of
+// UNISONO_SECRET_FILE where that is set. Who only sees an invitation has not got it.
 Result<std::string> invited_key(const Settings& settings, const std::string& shared_key);
 
 // Replaces an invitation in `options` by the rendezvous that it leads to. On rank 0 that is a new

@@ -27,7 +27,7 @@ struct RendezvousPlace {
   sys::Address address;  // of tcp://
 };
 Result<RendezvousPlace> parse_rendezvous(std::string_view text);
-// What a rank that cannot join is to the others.
+// The others end with this error where a rank cannot join.
 Error cannot_join(int rank, std::string_view why);
 // Misuse that names the value that cannot be.
 Status check_options(const BootstrapOptions& options, std::size_t common_bytes);

@@ -118,7 +118,7 @@ std::optional<Error> Scheduler::launched_mismatch(std::int64_t now) {
     return peer_failure(FailureReason::mismatch, -1,
                         describe_mismatch(options_.communicator, options_.rank, other->ours,
                                           other->rank, other->theirs));
-  // What kernels wait for takes some 10 ms to know.
+  // It takes some 10 ms to know what kernels wait for.
   if (now - last_compared_ns_ < patience_before_comparing_ns) return std::nullopt;
   last_compared_ns_ = now;
   for (const trace::Waiting& waiting : on_streams_.load(std::memory_order_relaxed)->long_waits())

@@ -19,7 +19,7 @@ using sys::cuda::DeviceAddress;
 
 // A part of a message that is worth a thread block of its own.
 constexpr std::uint64_t worthwhile_bytes = 32 << 10;
-// What Transfer::piece_lines can say.
+// Transfer::piece_lines can say no more.
 constexpr std::size_t most_piece_bytes = UINT16_MAX * device::ll128_line_bytes;
 
 // The messages of one direction of one peer, in order.
