@@ -21,3 +21,4 @@ endfunction()
 
 unisono_test_with_emulated_driver(conformance_test)
 unisono_test_with_emulated_driver(transport_test)
+unisono_test_with_emulated_driver(comm_job_test)

@@ -52,12 +52,13 @@ unisono_test_emulated(gpu_emulated_devices 4 16
   "Ranks/GpuCommunicator.Abort*/4" "Ranks/GpuCommunicator.ACallThat*/4" "Ranks/GpuStamps.*" "Ranks/GpuFallbacks.*" "Ranks/GpuLinks.*" "GpuZeroSm.*" "GpuWindows.*" "GpuPool.*"
   "By/GpuPlaces.*" "By/GpuUnlikeCalls.OfAnotherShape*" "By/GpuUnlikeCalls.ByAnotherPlan*"
   "By/GpuUnlikeCalls.OfAnotherCollective*/interpreter*" "By/GpuUnlikeCalls.OfAnotherCollective*/ll*"
-  "Of/GpuUnlikeMessages.*"
+  "Of/GpuUnlikeMessages.*" "Of/GpuUnlikeCopies.*" "GpuUnlikePlaces.*"
   "GpuLl128ZeroCopy.ASeedReplays" "Ranks/GpuLl128ZeroCopyPlans.*/0" "Ranks/GpuLl128ZeroCopyPlans.*/2")
 # Forked ranks open their devices themselves: a fork leaves the threads of the parent's devices
 # behind.
 unisono_test_emulated(gpu_emulated_processes 4 16 "Ranks/GpuProcesses.*" "Ranks/GpuHosts.*" "GpuNvml.*"
   "Ranks/GpuMixedHosts.*")
+unisono_test_emulated(gpu_emulated_rings 4 16 "Ranks/GpuRingHosts.*")
 
 # NCCL's interface on devices: of one process, and of processes on several hosts, which are forked
 # before any device is opened.

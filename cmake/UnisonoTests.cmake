@@ -73,7 +73,7 @@ unisono_precompile(test_headers <gtest/gtest.h> ${UNISONO_PRECOMPILED})
 # Neither these tests nor what they call start a thread, nor do fuzzers' inputs: the thread sanitizer
 # has nothing to see there. A test of tests/tidy holds this list against the sources.
 set(UNISONO_SINGLE_THREADED
-  algorithm compile device_arithmetic engine engine_reduce plan simulate synthesize topo verify)
+  algorithm compile device_arithmetic engine engine_reduce plan simulate synthesize topo topo_host verify)
 
 # Replaces the allocator, as a sanitizer does; its test leaves it out there.
 set(UNISONO_UNSANITIZED_PROGRAMS quiet)
@@ -139,6 +139,8 @@ target_include_directories(torch_binding_test PRIVATE "${PROJECT_SOURCE_DIR}/bin
 
 # Loaded at run time, as NCCL does.
 add_dependencies(nccl_plugins_test unisono_nccl_profiler)
+
+include(UnisonoTestFabric)
 
 # The same programs, compiled against NVIDIA's own headers, which are not part of this project.
 set(UNISONO_NCCL_INCLUDE "" CACHE PATH

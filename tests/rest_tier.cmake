@@ -27,6 +27,8 @@ set(UNISONO_REST_gpu_emulated_devices "Ranks/GpuLl128ZeroCopyPlans.*" "Ranks/Gpu
   "Ranks/GpuCommunicator.CallsOnSeveral*/4")
 set(UNISONO_REST_gpu_emulated_processes "Ranks/GpuMixedHosts.*" "Ranks/GpuHosts.*/1" "Ranks/GpuHosts.*/2"
   "Ranks/GpuProcesses.*/1" "GpuNvml.*")
+set(UNISONO_REST_gpu_emulated_rings "Ranks/GpuRingHosts.KernelsRunEveryPlan/*" "Ranks/GpuRingHosts.Survivors*"
+  "Ranks/GpuRingHosts.*/1" "Ranks/GpuRingHosts.*/2")
 set(UNISONO_REST_gpu_emulated_room "GpuBulk.LeavingRoom*" "GpuBulk.InPlaceEvery*" "Ranks/GpuZeroCopyPlan.*/3"
   "Ranks/GpuZeroCopyPlan.*/4" "Ranks/GpuZeroCopyPlan.*/5" "Ranks/GpuZeroCopyPlan.*/6"
   "Ranks/GpuZeroCopyPlan.*/7" "Ranks/GpuZeroCopyPlan.*/8")

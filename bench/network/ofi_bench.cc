@@ -73,10 +73,11 @@ class BareLoop {
     std::memcpy(&write_.address, theirs.data() + name_bytes + 8, 8);
     write_.source = reinterpret_cast<const std::byte*>(&source_);
     write_.bytes = bytes;
+    write_.immediate = puts_;
   }
   void put() {
     while (must(endpoint_->inject(write_)) == ofi::Posted::later) look();
-    ++write_.immediate;
+    write_.immediate = ++puts_;
   }
   void wait() {
     while (!look()) {
@@ -95,6 +96,7 @@ class BareLoop {
   std::unique_ptr<ofi::Endpoint> endpoint_;
   ofi::RegisteredMemory memory_;
   ofi::Write write_;
+  std::uint32_t puts_ = 0;
 };
 
 class Puts {

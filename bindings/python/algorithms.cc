@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cmath>
@@ -115,6 +116,40 @@ void bind_placement(nb::module_& module) {
           [](const Placement& self, int rank) { return self.node_of(checked_rank(self, rank)); },
           nb::arg("rank"))
       .def(
+          "with_levels",
+          [](const Placement& self, const std::vector<std::string>& locations) {
+            std::vector<topo::Location> by_node;
+            for (const std::string& text : locations)
+              by_node.push_back(take(topo::parse_location(text)));
+            return take(self.with(take(topo::Levels::of_nodes(by_node))));
+          },
+          nb::arg("locations"))
+      .def(
+          "with_spans",
+          [](const Placement& self,
+             const std::vector<std::tuple<std::string, int, std::int64_t>>& spans) {
+            std::vector<topo::Levels::Span> out;
+            for (const auto& [level, nodes, leaving_ns] : spans)
+              out.push_back({level, nodes, leaving_ns});
+            return take(self.with(take(topo::Levels::of_spans(self.nodes(), out))));
+          },
+          nb::arg("spans"))
+      .def_prop_ro("levels",
+                   [](const Placement& self) {
+                     std::vector<std::string> names;
+                     for (int level = 0; level < self.levels().count(); ++level)
+                       names.push_back(self.levels().name(level));
+                     return names;
+                   })
+      .def(
+          "levels_left",
+          [](const Placement& self, int rank, int other) {
+            checked_rank(self, rank);
+            checked_rank(self, other);
+            return self.same_node(rank, other) ? -1 : self.levels_left(rank, other);
+          },
+          nb::arg("rank"), nb::arg("other"))
+      .def(
           "ranks_on",
           [](const Placement& self, int node) { return self.ranks_on(checked_node(self, node)); },
           nb::arg("node"));
@@ -124,6 +159,11 @@ void bind_cost(nb::module_& module) {
   nb::class_<Cost>(module, "Cost")
       .def_ro("steps", &Cost::steps)
       .def_ro("steps_inter_node", &Cost::steps_inter_node)
+      .def_prop_ro("steps_leaving",
+                   [](const Cost& self) {
+                     return std::vector<std::int64_t>(self.steps_leaving.begin(),
+                                                      self.steps_leaving.end());
+                   })
       .def_ro("messages", &Cost::messages)
       .def_ro("messages_inter_node", &Cost::messages_inter_node)
       .def_ro("messages_of_all", &Cost::messages_of_all)

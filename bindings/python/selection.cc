@@ -109,6 +109,7 @@ void bind_explanation(nb::module_& module) {
       .def_prop_ro("protocol", [](const PlanCandidate& self) { return text(name(self.protocol)); })
       .def_ro("channels", &PlanCandidate::channels)
       .def_ro("time_us", &PlanCandidate::time_us)
+      .def_ro("longer_us", &PlanCandidate::longer_us)
       .def_ro("steps", &PlanCandidate::steps)
       .def_ro("steps_inter_node", &PlanCandidate::steps_inter_node)
       .def_ro("bytes_sent", &PlanCandidate::bytes_sent)
@@ -116,6 +117,15 @@ void bind_explanation(nb::module_& module) {
       .def("__repr__", [](const PlanCandidate& self) {
         return str("<unisono.PlanCandidate ", self.algorithm, ", ", name(self.protocol), ", ",
                    number_of(self.channels, "channel"), ": ", self.time_us, " us>");
+      });
+  nb::class_<PlanDistance>(module, "PlanDistance")
+      .def_ro("where", &PlanDistance::where)
+      .def_ro("messages", &PlanDistance::messages)
+      .def_ro("bytes", &PlanDistance::bytes)
+      .def_ro("longer_us", &PlanDistance::longer_us)
+      .def("__repr__", [](const PlanDistance& self) {
+        return str("<unisono.PlanDistance ", self.where, ": ", number_of(self.messages, "message"),
+                   ">");
       });
   nb::class_<Explanation>(module, "Explanation")
       .def_prop_ro("collective",
@@ -135,6 +145,8 @@ void bind_explanation(nb::module_& module) {
       .def_prop_ro("max_bytes", &largest<Explanation>)
       .def_ro("note", &Explanation::note)
       .def_ro("candidates", &Explanation::candidates)
+      .def_ro("levels", &Explanation::levels)
+      .def_ro("distances", &Explanation::distances)
       .def("__str__", &Explanation::text)
       .def("__repr__", &Explanation::text)
       .def("_repr_html_", &html_of);

@@ -311,6 +311,9 @@ void Backend::shutdown() {
     return;
   }
   const WithoutGil release;
+#ifdef C10D_BACKEND_HAS_RECONFIGURE
+  end_handle();
+#endif
   if (hooks_->any()) hooks_->look();
   hooks_->watch(nullptr);
   end_what_is_pending(

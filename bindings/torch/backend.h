@@ -9,6 +9,7 @@
 #pragma once
 
 #include <unisono/communicator.h>
+#include <unisono/invitation.h>
 #include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -72,8 +73,8 @@ class Backend : public c10d::Backend {
   void abort() override;
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
   bool supportsReconfigure() const override { return true; }
-  // An invitation of this process. A process that reads it can join; another one after each
-  // reconfigure().
+  // An invitation of this process. A process that reads it can join until reconfigure() returns or
+  // the group ends; afterwards there is another one.
   c10d::ReconfigureHandle get_reconfigure_handle() const override;
   // Aborts what is under way, then joins the ranks of the handles, which all call it. Returns when
   // they have come. No other call may be made at the same time, except abort().
@@ -247,8 +248,12 @@ class Backend : public c10d::Backend {
   // Takes another communicator, or none, and with it a new life.
   void replace(Communicator communicator);
 
-  mutable std::string handle_;   // the last one; empty after it was used
-  std::set<std::int64_t> used_;  // identifiers of configurations
+  // From then on the last handle admits no process.
+  void end_handle();
+
+  mutable std::string handle_;     // the last one; empty after it was used
+  mutable Invitation invitation_;  // that it is
+  std::set<std::int64_t> used_;    // identifiers of configurations
 #endif
   Communicator communicator_;
   const InitOptions joining_;

@@ -1,11 +1,10 @@
 // New members for a group, PyTorch's interface for fault tolerance (2.14 and newer). A handle is an
-// invitation to this process. The first rank's is the one that all take.
+// invitation to this process. The first rank's is the one that all take. It admits once: it is
+// withdrawn when the reconfigure() that it was made for is over, or the group.
 
 #include "backend.h"
 
 #ifdef C10D_BACKEND_HAS_RECONFIGURE
-
-#include <unisono/invitation.h>
 
 #include <algorithm>
 #include <sstream>
@@ -69,11 +68,17 @@ std::vector<Peer> peers_of(const c10d::ReconfigureOptions& options, const Site& 
 
 c10d::ReconfigureHandle Backend::get_reconfigure_handle() const {
   if (!handle_.empty()) return handle_;
-  const Invitation invitation =
+  invitation_ =
       pytorch::take(invite({.interface = joining_.interface}), where("get_reconfigure_handle"));
   std::ostringstream out;
-  out << handle_kind << " " << rank_ << " " << invitation.rendezvous << " " << invitation.secret;
+  out << handle_kind << " " << rank_ << " " << invitation_.rendezvous << " " << invitation_.secret;
   return handle_ = out.str();
+}
+
+void Backend::end_handle() {
+  withdraw(invitation_);
+  invitation_ = {};
+  handle_.clear();
 }
 
 Backend::Started Backend::reconfigure(const c10d::ReconfigureOptions& options) {
@@ -94,7 +99,6 @@ Backend::Started Backend::reconfigure(const c10d::ReconfigureOptions& options) {
   communicator_.abort();
   end_what_is_pending(deadline_after(timeout_.load()));
   replace({});
-  handle_.clear();
   used_.insert(options.uuid);
   InitOptions joining = joining_;
   joining.rank = static_cast<int>(own - peers.begin());
@@ -105,7 +109,9 @@ Backend::Started Backend::reconfigure(const c10d::ReconfigureOptions& options) {
   }
   joining.timeout = timeout_.load();
   joining.bootstrap_timeout = options.timeout.value_or(timeout_.load());
-  replace(take(Communicator::init(joining), name));
+  auto joined = Communicator::init(joining);
+  end_handle();
+  replace(take(std::move(joined), name));
   return begun(follow(c10d::OpType::UNKNOWN, name, {}), {});
 }
 

@@ -261,14 +261,15 @@ class Communicator {
   // Copies `bytes` to byte `offset` of the peer's part of the window, then signals it unless
   // `signal` is no_signal. The peer has no part in it. On a stream exactly for windows of device
   // memory. Misuse if it does not fit; an environment error if the peer is not reached: it is on
-  // another host, or its memory cannot be shared.
+  // another host, its memory cannot be shared, or its process has ended; that error names the peer.
   Status put(const Window& window, const void* data, std::size_t bytes, int peer,
              std::size_t offset, int signal = no_signal, const SignalOptions& options = {});
   // Needs InitOptions::has_signals, as what follows.
   Status signal(int peer, int signal, const SignalOptions& options = {});
   // Takes all that is waited for, if it is there. Whether it was. Host memory.
   Result<bool> try_take_signals(std::span<const SignalWait> waits);
-  // Waits for all of it, or has the stream wait. A timeout names the first peer.
+  // Waits for all of it, or has the stream wait. A timeout names the first peer whose signals are
+  // missing; that of a stream, the first peer.
   Status take_signals(std::span<const SignalWait> waits, const SignalOptions& options = {});
 
   // Collective over this communicator: waits for all calls, then gives back the device memory that

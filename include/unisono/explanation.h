@@ -19,12 +19,21 @@ struct ExplainOptions {
   CallOptions options = {};
 };
 
+// The messages of a plan that go equally far in the network.
+struct PlanDistance {
+  std::string where;  // "inside a node", "inside a rack", "between racks", "between zones"
+  std::int64_t messages = 0;
+  double bytes = 0;
+  double longer_us = 0;  // what one takes longer than inside a unit of the nearest level
+};
+
 // A plan that could serve the call, and what the cost model says of it.
 struct PlanCandidate {
   std::string algorithm;
   Protocol protocol = Protocol::simple;
   int channels = 1;
   double time_us = 0;
+  double longer_us = 0;  // of it, because messages leave units of the levels
   // Messages on the longest chain, and those of them between nodes.
   std::int64_t steps = 0;
   std::int64_t steps_inter_node = 0;
@@ -56,6 +65,10 @@ struct Explanation {
   // Why that path, or what holds for all calls of the engine; empty where there is nothing to say.
   std::string note;
   std::vector<PlanCandidate> candidates;  // the fastest first
+  // Where levels are known: "4 racks (+12 us), 2 zones (+28 us)", and the messages of the chosen
+  // plan, the nearest first. No distances for a registered program, and for more than 512 ranks.
+  std::string levels;
+  std::vector<PlanDistance> distances;
 
   // All of it for a person, as a table of at most 80 columns.
   std::string text() const;

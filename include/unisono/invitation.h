@@ -11,7 +11,9 @@ namespace unisono {
 
 struct InitOptions;  // <unisono/communicator.h>
 
-// What every rank puts into InitOptions of the same name. Valid for one communicator.
+// Every rank puts it into InitOptions. It is valid for one communicator, and is over once the ranks
+// have all come, once it is withdrawn, and a day after it was made. Until then a process that has
+// it can take a rank's place.
 struct Invitation {
   std::string rendezvous;  // "meet://10.0.0.1:4711/0123456789abcdef", at most 71 characters
   std::string secret;      // 32 hexadecimal digits
@@ -33,6 +35,10 @@ struct InviteOptions {
 // thread is needed: the invitation names that address and the secret of the settings, and all
 // processes may invite alike.
 Result<Invitation> invite(const InviteOptions& options = {});
+
+// Ends an invitation of this process: nobody joins by it from now on, and ranks that wait for rank
+// 0 get an error. It does nothing to one that is over, or that names an address.
+void withdraw(const Invitation& invitation);
 
 // For a rank that fails before it can call Communicator::init with these options: the other ranks
 // are told why, and their init ends with an error that names this rank. It takes at most five

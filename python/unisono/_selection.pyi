@@ -33,6 +33,8 @@ class PlanCandidate:
     @property
     def time_us(self) -> float: ...  # by the cost model
     @property
+    def longer_us(self) -> float: ...  # of it, because messages leave racks, zones and so on
+    @property
     def steps(self) -> int: ...  # messages on the longest chain
     @property
     def steps_inter_node(self) -> int: ...
@@ -40,6 +42,18 @@ class PlanCandidate:
     def bytes_sent(self) -> float: ...  # by the rank that sends most
     @property
     def bytes_sent_inter_node(self) -> float: ...
+
+class PlanDistance:
+    """The messages of a plan that go equally far in the network."""
+
+    @property
+    def where(self) -> str: ...  # "inside a node", "inside a rack", "between racks"
+    @property
+    def messages(self) -> int: ...
+    @property
+    def bytes(self) -> float: ...
+    @property
+    def longer_us(self) -> float: ...  # than inside a unit of the nearest level
 
 class Explanation:
     """Which plan a call takes, who decided that, and what else could serve.
@@ -79,6 +93,10 @@ class Explanation:
     def note(self) -> str: ...  # why that path, or what holds for all calls
     @property
     def candidates(self) -> list[PlanCandidate]: ...  # the fastest first
+    @property
+    def levels(self) -> str: ...  # "4 racks (+12 us), 2 zones"; empty where none are known
+    @property
+    def distances(self) -> list[PlanDistance]: ...  # of the plan's messages, the nearest first
     def _repr_html_(self) -> str: ...
 
 class SelectionRow:

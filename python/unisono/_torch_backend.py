@@ -11,7 +11,9 @@ from __future__ import annotations
 import base64
 import csv
 import hashlib
+import os
 import shlex
+import stat
 import subprocess
 import sysconfig
 import tempfile
@@ -129,6 +131,27 @@ def compile_backend(torch: PyTorch, binary: Path, compiler: str, library_path: s
         ]
         _run(command, torch)
         made.replace(binary)
+
+
+def make_own_folder(folder: Path) -> None:
+    """Makes a folder for binaries that are loaded into this process.
+
+    Raises:
+        BuildError: It cannot be made, or others than this user and root can put binaries there.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = [(one, one.stat(follow_symlinks=False)) for one in (folder.parent, folder)]
+    except OSError as error:
+        why = f"cannot make {folder} for the compiled backend: {error.strerror}"
+        raise BuildError(why) from None
+    for one, state in found:
+        is_own = state.st_uid in (os.geteuid(), 0) and not state.st_mode & stat.S_IWOTH
+        if not stat.S_ISDIR(state.st_mode) or not is_own:
+            raise BuildError(
+                f"{one} is not used for the compiled backend, because another user can change "
+                "what is there; remove it, or name another folder in XDG_CACHE_HOME"
+            )
 
 
 def compile_here(torch: PyTorch, binary: Path, compiler: str) -> None:

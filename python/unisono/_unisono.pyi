@@ -6,6 +6,7 @@ and `Work` here take addresses and are for them alone.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from unisono._communicator import Buffer as Buffer
 from unisono._communicator import Call as Call
@@ -37,6 +38,7 @@ from unisono._schedule import TimedStep as TimedStep
 from unisono._selection import Candidate as Candidate
 from unisono._selection import Explanation as Explanation
 from unisono._selection import PlanCandidate as PlanCandidate
+from unisono._selection import PlanDistance as PlanDistance
 from unisono._selection import SelectionRow as SelectionRow
 from unisono._selection import candidates as candidates
 from unisono._selection import choose as choose
@@ -115,6 +117,14 @@ def transports() -> list[tuple[str, bool, str, str]]:
     joins.
     """
 
+def near_cards(sysfs: str) -> list[dict[str, Any]]:
+    """The network cards of each GPU and NUMA node, by a folder with the kernel's device files.
+
+    Of each: user ("GPU 0000:07:00.0"), numa_node, distance ("PXB"), cards and description, a
+    sentence. Of each card: name, interfaces, rdma_devices, pci_address, gb_s and users, the number
+    of GPUs or NUMA nodes that have it. What is not known is None.
+    """
+
 def usual_transport(is_same_node: bool) -> str:
     """The transport that two ranks use, of one node or of two, where both have everything."""
 
@@ -144,6 +154,20 @@ class Placement:
     def nodes(self) -> int: ...
     def node_of(self, rank: int) -> int: ...
     def ranks_on(self, node: int) -> int: ...
+    def with_levels(self, locations: Sequence[str]) -> Placement:
+        """The same, with each node's location, as `UNISONO_LEVELS` has it: "rack=r12,zone=z3"."""
+
+    def with_spans(self, spans: Sequence[tuple[str, int, int]]) -> Placement:
+        """The same, with levels whose units are consecutive nodes.
+
+        Each level, the nearest first, has its name, the nodes in one of its units, and how many ns
+        longer a message takes that leaves a unit.
+        """
+
+    @property
+    def levels(self) -> list[str]: ...  # their names, the nearest first
+    def levels_left(self, rank: int, other: int) -> int:
+        """How many levels a message between two ranks leaves; -1 inside a node."""
 
 class Algorithm:
     """An entry of the registry: one algorithm for one collective."""
@@ -208,6 +232,8 @@ class Cost:
     def steps(self) -> int: ...
     @property
     def steps_inter_node(self) -> int: ...
+    @property
+    def steps_leaving(self) -> list[int]: ...  # of them, by how many levels they leave
     @property
     def messages(self) -> int: ...
     @property

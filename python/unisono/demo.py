@@ -88,7 +88,7 @@ def draw_plans() -> list[Drawing]:
 def run_demo(quick: bool, output: Path) -> int:
     """Runs everything; the exit status."""
     machine = describe_machine()
-    console.print(
+    console().print(
         f"unisono {machine['unisono']}: {RANKS} ranks of {NODES} virtual nodes on "
         f"{machine['processor']}, {machine['cores']} cores",
         highlight=False,
@@ -97,7 +97,7 @@ def run_demo(quick: bool, output: Path) -> int:
     rows = run_with_progress(request, list_demo_cases(request, quick))
     show(summary_of(rows))
     status = conclude(rows) or check_complete(rows)
-    console.print()
+    console().print()
     training = run_digits(quick)
     if training is None or not training.ok:
         status = 1
@@ -105,7 +105,7 @@ def run_demo(quick: bool, output: Path) -> int:
     write_document(output / "bench.json", request, rows)
     report = output / "report.html"
     write_report(report, rows, title="Unisono demo", drawings=draw_plans(), training=training)
-    console.print(f"\nreport: {report}", highlight=False)
+    console().print(f"\nreport: {report}", highlight=False)
     return status
 
 

@@ -6,6 +6,7 @@ communicator: every later call raises it again.
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from unisono import endings
 
@@ -48,6 +49,8 @@ class ArgumentTypeError(MisuseError, TypeError):
 class ProgramError(MisuseError):
     """A program of the language is wrong. The text begins with the place in its source.
 
+    The lines that the text names are a note (`__notes__`), which tracebacks show under it.
+
     Attributes:
         file: The source file, None where the mistake has no place.
         line: The line in it, or None.
@@ -58,6 +61,33 @@ class ProgramError(MisuseError):
         place = re.match(r"(.+?):(\d+): ", text)
         self.file = place[1] if place else None
         self.line = int(place[2]) if place else None
+        if self.file is not None and self.line is not None:
+            numbers = {int(one) for one in re.findall(re.escape(self.file) + r":(\d+)", text)}
+            if shown := _source_lines(self.file, numbers, self.line):
+                self.add_note(shown)
+
+
+def _source_lines(file: str, numbers: set[int], wrong: int) -> str:
+    """Lines of a source file with their numbers, the wrong one marked; empty if it is not there."""
+    import linecache  # here, so that commands that meet no wrong program do not wait for it
+
+    # A name alone would be looked for in all of sys.path.
+    if file not in linecache.cache and not _is_file(file):
+        return ""
+    sources = {number: linecache.getline(file, number).rstrip() for number in sorted(numbers)}
+    width = len(str(max(numbers)))
+    return "\n".join(
+        f"{'>' if number == wrong else ' '} {number:{width}} | {source}"
+        for number, source in sources.items()
+        if source
+    )
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except (OSError, ValueError):  # a name that no file can have
+        return False
 
 
 class BugError(Error, RuntimeError):

@@ -15,7 +15,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-__all__ = ["fabrics", "gpus", "interfaces", "limits", "numa_nodes", "shared_memory"]
+from unisono import _unisono as native
+
+__all__ = ["cards", "fabrics", "gpus", "interfaces", "limits", "numa_nodes", "shared_memory"]
 
 _DRIVER_SECONDS = 20
 _SIOCGIFADDR = 0x8915
@@ -130,6 +132,17 @@ def fabrics() -> list[dict[str, Any]]:
                 }
             )
     return found
+
+
+def cards(sysfs: str = "/sys") -> list[dict[str, Any]]:
+    """Which network cards each GPU and NUMA node uses between hosts, GPUs first.
+
+    Of each: user ("GPU 0000:07:00.0"), numa_node, distance (PIX, PXB, PHB, NODE or SYS, as
+    `nvidia-smi topo` has them), cards and description, a sentence. Of each card: name, interfaces,
+    rdma_devices, pci_address, gb_s and users, how many GPUs or NUMA nodes have it. `sysfs` is the
+    folder with the kernel's device files.
+    """
+    return native.near_cards(sysfs)
 
 
 def shared_memory() -> dict[str, int] | None:

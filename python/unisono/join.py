@@ -10,6 +10,7 @@ from unisono import _through_store
 from unisono import _unisono as native
 from unisono.arguments import guard
 from unisono.communicator import Communicator
+from unisono.environment import check_environment
 from unisono.errors import CollectiveTimeoutError, MachineError, MisuseError
 
 __all__ = ["init"]
@@ -123,7 +124,7 @@ def init(
         listener, rendezvous = met.listener, met.rendezvous
         secret = secret or met.secret
     joined = Communicator(
-        native.Communicator.init(
+        _init(
             -1 if rank is None else _not_negative("rank", rank),
             -1 if world_size is None else _positive("world_size", world_size),
             rendezvous or "",
@@ -146,6 +147,15 @@ def init(
     if met is not None:
         met.forget()
     return joined
+
+
+def _init(*values: Any, **named: Any) -> native.Communicator:
+    """Joins; an error whose text cannot be read is one of a setting that is not UTF-8."""
+    try:
+        return native.Communicator.init(*values, **named)
+    except UnicodeDecodeError:
+        check_environment()
+        raise
 
 
 def _not_negative(what: str, value: int) -> int:

@@ -40,6 +40,7 @@ def launch(
     prefix_output: bool = True,
     timeout: float | None = None,
     places: Places | None = None,
+    locations: Sequence[str] | None = None,
     preload_nccl: bool = False,
     keep_going: bool = False,
     fold_errors: bool = False,
@@ -65,6 +66,8 @@ def launch(
             before it: "[3] ...". Otherwise they write to this process's outputs themselves.
         timeout: Seconds after which all ranks are ended.
         places: Where the nodes are; None for this machine.
+        locations: Each node's `UNISONO_LEVELS`, the units of the network's levels that it is in
+            (`unisono.levels.locations_in_cluster`); None leaves the variable as it is.
         preload_nccl: Have the ranks load libunisono_nccl.so before everything else, so that it is
             their NCCL, and set what torchrun sets for a job on one machine: RANK, WORLD_SIZE,
             MASTER_ADDR and MASTER_PORT. Large calls launch small grids, so that
@@ -75,12 +78,15 @@ def launch(
             write only what the one that failed first did. Not if the job keeps going.
 
     Raises:
-        MisuseError: `ranks` or `nodes` cannot be, or the library's path cannot be preloaded.
+        MisuseError: `ranks` or `nodes` cannot be, there are not as many `locations` as nodes, or
+            the library's path cannot be preloaded.
         MachineError: `preload_nccl`, and the library is not installed.
         MachineError: The command cannot be started.
     """
     if not command:
         raise MisuseError("there is no command to run on the ranks")
+    if locations is not None and len(locations) != nodes:
+        raise MisuseError(f"there are {len(locations)} locations for {nodes} nodes; give each one")
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(job_folder())
         environments = rank_environments(ranks, nodes, folder / "rendezvous")
@@ -106,8 +112,10 @@ def launch(
                 del variables["UNISONO_SECRET_FILE"]
         for rank, variables in enumerate(environments):
             started = _full(command)
+            node = placement.node_of(rank)
+            if locations is not None:
+                variables = {**variables, "UNISONO_LEVELS": locations[node]}
             if places:
-                node = placement.node_of(rank)
                 started = places.command(node, started)
                 variables = {**variables, **places.variables(node)}
             job.start(rank, started, {**common, **variables})

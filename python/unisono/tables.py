@@ -1,10 +1,12 @@
 """The one way that tables are printed: names and numbers are never cut, at any width.
 
 A column that has one value in all rows moves into the heading, if it may. What is still wider than
-the terminal is printed as several tables, each with the columns that name the row.
+the terminal is printed as several tables, each with the columns that name the row. Where these
+columns leave no room for another one, each row is a block of lines.
 """
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -86,13 +88,18 @@ class Table:
         return len(self.rows)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        folded = [i for i in range(len(self.columns)) if self._is_folded(i)]
+        every = range(len(self.columns))
+        is_wide = sum(self._width(i) + _GAP for i in every) - _GAP > options.max_width
+        folded = [i for i in every if self._is_folded(i, is_wide)]
         shown = [i for i in range(len(self.columns)) if i not in folded]
         heading = [f"{self.columns[i].name} {self.rows[0][i].plain}" for i in folded]
         if self.title or heading:
             yield Text("\n".join(filter(None, (self.title, ", ".join(heading)))))
         if heading:
             yield Text("")
+        if self._needs_blocks(shown, options.max_width):
+            yield from self._blocks(shown, options.max_width)
+            return
         for number_of_part, part in enumerate(self._parts(shown, options.max_width)):
             if number_of_part:
                 yield Text("")
@@ -104,9 +111,11 @@ class Table:
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         return Measurement(1, options.max_width)
 
-    def _is_folded(self, column: int) -> bool:
+    def _is_folded(self, column: int, is_wide: bool) -> bool:
+        """A single row keeps its columns where they fit."""
         values = {row[column].plain for row in self.rows}
-        return self.columns[column].folds and len(self.rows) > 1 and len(values) == 1
+        is_enough = len(self.rows) > 1 or is_wide
+        return self.columns[column].folds and is_enough and len(values) == 1
 
     def _width(self, column: int) -> int:
         """The least width at which nothing of a column is cut."""
@@ -117,9 +126,38 @@ class Table:
         words = [len(word) for row in self.rows for word in row[column].plain.split()]
         return min(max([heading, _LEAST_PROSE, *words]), max(heading, widest))
 
+    def _keys(self, shown: Sequence[int]) -> list[int]:
+        return [i for i in shown if i < self.keys] or list(shown[:1])
+
+    def _needs_blocks(self, shown: Sequence[int], width: int) -> bool:
+        """Whether the columns that name a row and one more are wider than the terminal."""
+        keys = self._keys(shown)
+        others = [self._width(i) for i in shown if i not in keys]
+        if not others:
+            return False
+        return sum(self._width(i) + _GAP for i in keys) + max(others) > width
+
+    def _blocks(self, shown: Sequence[int], width: int) -> Iterator[Text]:
+        """Each row as its name, and a line for each other column."""
+        keys = self._keys(shown)
+        for number_of_row, row in enumerate(self.rows):
+            if number_of_row:
+                yield Text("")
+            yield _line("  ".join(row[i].plain for i in keys), style="bold")
+            for i in (i for i in shown if i not in keys):
+                name = " ".join(self.columns[i].name.split())
+                text = f"{name}: {row[i].plain}" if name else row[i].plain
+                if self.columns[i].wraps:
+                    yield _line(textwrap.fill(
+                        text, width, initial_indent="  ", subsequent_indent="    ",
+                        break_long_words=False, break_on_hyphens=False,
+                    ))  # fmt: skip
+                else:
+                    yield _line(f"  {text}")
+
     def _parts(self, shown: Sequence[int], width: int) -> list[list[int]]:
         """The columns of each part, so that parts are as narrow as the terminal, if they can be."""
-        keys = [i for i in shown if i < self.keys] or list(shown[:1])
+        keys = self._keys(shown)
         parts = [keys]
         for column in (i for i in shown if i not in keys):
             needed = sum(self._width(i) + _GAP for i in [*parts[-1], column]) - _GAP
@@ -143,3 +181,8 @@ class Table:
         for row in self.rows:
             table.add_row(*(row[i] for i in columns))
         return table, sum(self._width(i) + _GAP for i in columns) - _GAP
+
+
+def _line(text: str, style: str = "") -> Text:
+    """A line that is neither cut nor broken."""
+    return Text(text, style, no_wrap=True, overflow="ignore")

@@ -7,6 +7,7 @@
 #include <unisono/result.h>
 #include <unisono/types.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -40,6 +41,9 @@ struct Cost {
   // the number of alphas. Of these at most `steps_inter_node` cross nodes.
   std::int64_t steps = 0;
   std::int64_t steps_inter_node = 0;
+  // By levels that they leave: the steps of `steps_inter_node` on the chain whose messages take
+  // longest by it, where the placement has levels. The others may leave any.
+  std::array<std::int64_t, topo::max_levels + 1> steps_leaving{};
   // Messages that a rank sends, or takes, at most, and those of them between nodes, where these are
   // many more than the steps: each of them has its overhead. Else 0, or about the steps.
   std::int64_t messages = 0;
@@ -66,6 +70,9 @@ struct Cost {
   // Otherwise these are upper bounds (nodes of unequal size).
   bool exact = true;
 };
+
+// How much longer the messages of a chain take because they leave units of the levels.
+double longer_us(const Cost& cost, const topo::Levels& levels);
 
 // Which renumberings of the ranks carry an algorithm's programs into each other, wherever every
 // node holds as many ranks and they fill one node after another: with a renumbering g, the program

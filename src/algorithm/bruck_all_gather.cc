@@ -62,7 +62,7 @@ Ready write_bruck_all_gather(Phase& phase, plan::Location own, const BlockMap& b
     const std::vector<Run> in = runs_from(blocks, group, group.me() + distance, count);
     const int to = group.rank(group.member_at(group.me() - distance));
     const int from = group.rank(group.member_at(group.me() + distance));
-    ready = joined && !out.empty() && !in.empty()
+    ready = joined && !out.empty() && !in.empty() && !phase.overlaps_tiles
                 ? in_one_thread_block(phase, ready, to, out, from, in)
                 : exchange(phase, ready, to, out, from, {.destination = in});
   }

@@ -32,8 +32,7 @@ class Writer : public HalfWriter {
   static Cost cost(const Request& request, Hierarchy hierarchy, double block_bytes) {
     return cost_of_two_levels(
         request, hierarchy, block_bytes,
-        cost_of_gather_between_nodes(hierarchy.between, request.placement.nodes(), block_bytes),
-        false);
+        cost_of_gather_between_nodes(hierarchy.between, request.placement, block_bytes), false);
   }
 
   using HalfWriter::HalfWriter;

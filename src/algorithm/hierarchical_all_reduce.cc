@@ -29,6 +29,13 @@
 namespace unisono::algorithm {
 namespace {
 
+std::array<std::int64_t, topo::max_levels + 1> sum_of(
+    std::array<std::int64_t, topo::max_levels + 1> one,
+    const std::array<std::int64_t, topo::max_levels + 1>& other) {
+  for (std::size_t i = 0; i < one.size(); ++i) one[i] += other[i];
+  return one;
+}
+
 class Writer {
  public:
   static constexpr Collective collective = Collective::all_reduce;
@@ -52,12 +59,14 @@ class Writer {
         {lane_bytes, sends_long_messages(hierarchy.between) ? 1 : nodes});
     const NodeCost first = cost_in_node(placement, hierarchy.inside, loads, true);
     const NodeCost last = cost_in_node(placement, hierarchy.inside, loads, false);
-    const Cost up = cost_of_reduce_between_nodes(hierarchy.between, nodes, lane_bytes / nodes);
-    const Cost down = cost_of_gather_between_nodes(hierarchy.between, nodes, lane_bytes / nodes);
+    const Cost up = cost_of_reduce_between_nodes(hierarchy.between, placement, lane_bytes / nodes);
+    const Cost down =
+        cost_of_gather_between_nodes(hierarchy.between, placement, lane_bytes / nodes);
     const int lanes = most_lanes_of_a_rank(placement);
     const double between_nodes = (up.bytes_sent + down.bytes_sent) * lanes;
     return {.steps = first.steps + up.steps + down.steps + last.steps,
             .steps_inter_node = up.steps + down.steps,
+            .steps_leaving = sum_of(up.steps_leaving, down.steps_leaving),
             .messages = first.messages + std::max(up.steps, up.messages_inter_node) +
                         std::max(down.steps, down.messages_inter_node) + last.messages,
             .messages_inter_node = up.messages_inter_node + down.messages_inter_node,

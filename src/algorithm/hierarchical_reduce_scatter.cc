@@ -33,8 +33,7 @@ class Writer : public HalfWriter {
   static Cost cost(const Request& request, Hierarchy hierarchy, double block_bytes) {
     return cost_of_two_levels(
         request, hierarchy, block_bytes,
-        cost_of_reduce_between_nodes(hierarchy.between, request.placement.nodes(), block_bytes),
-        true);
+        cost_of_reduce_between_nodes(hierarchy.between, request.placement, block_bytes), true);
   }
 
   using HalfWriter::HalfWriter;

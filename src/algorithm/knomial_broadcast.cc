@@ -127,7 +127,8 @@ Cost cost(const Request& request, double block_bytes) {
   const KnomialTree tree(radix, ranks);
   const bool adds = request.collective == Collective::reduce;
   CostTally tally(request.placement);
-  for (int depth = 1; depth <= tree.max_depth(); ++depth) {
+  for (int phase = 1; phase <= tree.max_depth(); ++phase) {
+    const int depth = adds ? tree.max_depth() + 1 - phase : phase;
     for (int position = 1; position < ranks; ++position) {
       if (tree.depth(position) != depth) continue;
       const int child = rank_at(request, position);

@@ -152,7 +152,8 @@ Cost cost(const Request& request, double block_bytes) {
   const KnomialTree tree(radix, ranks);
   const bool gathers = request.collective == Collective::gather;
   CostTally tally(request.placement);
-  for (int depth = 1; depth <= tree.max_depth(); ++depth) {
+  for (int phase = 1; phase <= tree.max_depth(); ++phase) {
+    const int depth = gathers ? tree.max_depth() + 1 - phase : phase;
     for (int position = 1; position < ranks; ++position) {
       if (tree.depth(position) != depth) continue;
       const int child = (position + request.root) % ranks;

@@ -62,7 +62,7 @@ std::vector<std::string> unknown_variables() {
 }
 
 std::string_view name(LauncherVariable variable) {
-  constexpr std::array<std::string_view, 16> names{"RANK",
+  constexpr std::array<std::string_view, 18> names{"RANK",
                                                    "WORLD_SIZE",
                                                    "MASTER_ADDR",
                                                    "MASTER_PORT",
@@ -77,6 +77,8 @@ std::string_view name(LauncherVariable variable) {
                                                    "SLURM_JOB_ID",
                                                    "SLURM_STEP_ID",
                                                    "SLURM_RESTART_COUNT",
+                                                   "SLURM_TOPOLOGY_ADDR",
+                                                   "SLURM_TOPOLOGY_ADDR_PATTERN",
                                                    "HOME"};
   return names[static_cast<std::size_t>(variable)];
 }

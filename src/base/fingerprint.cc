@@ -25,11 +25,31 @@ constexpr std::uint64_t low_bits(std::uint64_t value, int bits) {
   return value & ((std::uint64_t{1} << bits) - 1);
 }
 
-// From the highest bit down: 20 bits of a hash of name and digest, 2 of the protocol, 10 of the
-// number of channels.
-constexpr int channels_bits = 10, protocol_bits = 2, name_bits = 20;
-static_assert(channels_bits + protocol_bits + name_bits == 32 &&
-              protocol_count <= 1 << protocol_bits);
+// From the highest bit down: 20 bits of a hash of name and digest, 2 of the protocol, 3 of the
+// place, 7 of the number of channels.
+constexpr int channels_bits = 7, place_bits = 3, protocol_bits = 2, name_bits = 20;
+constexpr int protocol_shift = channels_bits + place_bits;
+constexpr int name_shift = protocol_shift + protocol_bits;
+static_assert(name_shift + name_bits == 32 && protocol_count <= 1 << protocol_bits);
+
+std::uint64_t place_of(std::uint32_t plan) { return low_bits(plan >> channels_bits, place_bits); }
+
+// It may come from a peer.
+std::string_view describe_place(std::uint32_t plan) {
+  switch (static_cast<Place>(place_of(plan))) {
+    case Place::host:
+      return "on the host";
+    case Place::device:
+      return "on the device";
+    case Place::copy_engines:
+      return "on copy engines";
+    case Place::staged:
+      return "on the host for a stream";
+    case Place::mixed:
+      return "on the device inside nodes";
+  }
+  return "in an unknown place";
+}
 
 // FNV-1a.
 std::uint32_t name_hash(std::string_view name, std::uint64_t digest) {
@@ -97,23 +117,23 @@ std::uint32_t call_tag(const CallId& call) {
   return static_cast<std::uint32_t>(hash ^ hash >> 33);
 }
 
-std::uint32_t plan_id(std::string_view name, std::uint64_t digest, Protocol protocol,
-                      int channels) {
+std::uint32_t plan_id(std::string_view name, std::uint64_t digest, Protocol protocol, int channels,
+                      Place place) {
   const std::uint32_t hash = name_hash(name, digest);
   PlanNames& names = plan_names();
   {
     const std::lock_guard lock(names.mutex);
     names.by_hash.try_emplace(hash, name);
   }
-  return hash << (protocol_bits + channels_bits) |
-         static_cast<std::uint32_t>(protocol) << channels_bits |
+  return hash << name_shift | static_cast<std::uint32_t>(protocol) << protocol_shift |
+         static_cast<std::uint32_t>(place) << channels_bits |
          static_cast<std::uint32_t>(low_bits(static_cast<std::uint64_t>(channels), channels_bits));
 }
 
 std::string describe_plan(std::uint32_t plan) {
-  const auto protocol = static_cast<std::uint32_t>(low_bits(plan >> channels_bits, protocol_bits));
+  const auto protocol = static_cast<std::uint32_t>(low_bits(plan >> protocol_shift, protocol_bits));
   const std::uint64_t channels = low_bits(plan, channels_bits);
-  const std::uint32_t hash = plan >> (protocol_bits + channels_bits);
+  const std::uint32_t hash = plan >> name_shift;
   if (plan == 0 || protocol >= protocol_count)
     return str("an unknown plan (", hex(std::uint64_t{plan}), ")");
   std::string out;
@@ -132,8 +152,10 @@ std::string describe_call(const CallId& call, const CallId& other) {
   std::string out = describe_call(call.what);
   if (call.number != other.number)
     append(out, str(", as call ", call.number));
-  else if (call.what == other.what)
+  else if (call.what == other.what && call.plan != other.plan)
     append(out, str(", by plan ", describe_plan(call.plan)));
+  if (call.number == other.number && place_of(call.plan) != place_of(other.plan))
+    append(out, str(", ", describe_place(call.plan)));
   return out;
 }
 

@@ -47,13 +47,18 @@ static_assert(sizeof(CallId) == 16);
 // call. The number is left out, because a call in a CUDA graph runs many times.
 std::uint32_t call_tag(const CallId& call);
 
-// Names a plan with its protocol and channels, the same on all ranks. `digest` tells plans of one
-// name apart; 0 for a built-in algorithm. Remembers the name, for describe_plan().
-std::uint32_t plan_id(std::string_view name, std::uint64_t digest, Protocol protocol, int channels);
+// Where a plan runs. Which kernel runs it may depend on a rank's buffers: all are one place.
+enum class Place : std::uint8_t { host, device, copy_engines, staged, mixed };
+
+// Names a plan with its protocol, channels and place, the same on all ranks. `digest` tells plans
+// of one name apart; 0 for a built-in algorithm. Remembers the name, for describe_plan().
+std::uint32_t plan_id(std::string_view name, std::uint64_t digest, Protocol protocol, int channels,
+                      Place place = Place::host);
 // "ring, simple, 2 channels"; of a name that this process has not met, a number.
 std::string describe_plan(std::uint32_t plan);
 
-// describe_call(), and in what else it differs from another rank's: its number, or its plan.
+// describe_call(), and in what else it differs from another rank's: its number, or its plan and
+// where that runs.
 std::string describe_call(const CallId& call, const CallId& other);
 
 }  // namespace unisono

@@ -45,6 +45,11 @@ constexpr std::array rows{
     SettingRow{Setting::node, "UNISONO_NODE", text, "",
                "The name of the node this rank is on; ranks with one name share memory. Empty uses "
                "the host's identity. Different names on one host emulate several nodes."},
+    SettingRow{Setting::levels, "UNISONO_LEVELS", text, "",
+               "Where this rank's node is, the nearest level first: 'rack=r12,zone=z3'. "
+               "'rack=r12+12us,zone=z3+28us' also says how much longer a message takes that leaves "
+               "the rack, or the zone, and plans are chosen by it. All ranks name the same levels "
+               "and times. Empty uses what Slurm says; none uses nothing."},
     SettingRow{Setting::interface, "UNISONO_INTERFACE", text, "",
                "The address or interface that listeners bind to; empty uses the one that routes to "
                "the rendezvous."},
@@ -86,6 +91,12 @@ constexpr std::array rows{
     SettingRow{Setting::staged, "UNISONO_STAGED", boolean, "1",
                "Stages calls on CUDA streams through host memory where GPUs cannot access each "
                "other's memory, as between hosts; 0 refuses them. The same on every rank."},
+    SettingRow{
+        Setting::gpu_ring_links, "UNISONO_GPU_RING_LINKS", boolean, "0",
+        "1 lets kernels run collectives between GPUs that cannot access each other's memory, "
+        "as between hosts: a thread of each rank forwards their messages. Messages stay staged. "
+        "The "
+        "same on every rank."},
     SettingRow{Setting::gpu_zero_copy, "UNISONO_GPU_ZERO_COPY", boolean, "1",
                "Lets GPUs write large messages directly to the receiver's memory (zero-copy) after "
                "an address exchange. The same on every rank."},
@@ -135,7 +146,9 @@ constexpr std::array rows{
     SettingRow{Setting::rails, "UNISONO_RAILS", text, "",
                "Further addresses or interfaces, with commas between, for the data: the streams of "
                "a socket connection use UNISONO_INTERFACE and these in turn, each as much as it "
-               "carries. Give equally many, in the same order, on every rank."},
+               "carries. One that ends costs no data as long as another is left. Give equally "
+               "many, in the same order, on every rank. `near`: the network cards that are "
+               "nearest to the rank's GPU or processor, in place of UNISONO_INTERFACE."},
     SettingRow{Setting::delay, "UNISONO_DELAY", duration, "0s",
                "Delays every message over sockets by this time, as a long link would; for testing "
                "on one machine how algorithms perform between distant nodes."},

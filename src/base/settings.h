@@ -24,6 +24,7 @@ enum class Setting : std::uint8_t {
   insecure,
   wire,
   node,
+  levels,
   interface,
   timeout,
   bootstrap_timeout,
@@ -39,6 +40,7 @@ enum class Setting : std::uint8_t {
   gpu_slot_bytes,
   gpu_peer_access,
   staged,
+  gpu_ring_links,
   gpu_zero_copy,
   gpu_zero_copy_min_bytes,
   gpu_ll128,
@@ -140,6 +142,8 @@ enum class LauncherVariable : std::uint8_t {
   slurm_job_id,
   slurm_step_id,
   slurm_restart_count,
+  slurm_topology_addr,
+  slurm_topology_addr_pattern,
   home,
 };
 std::string_view name(LauncherVariable variable);  // "MASTER_ADDR"

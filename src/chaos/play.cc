@@ -9,7 +9,6 @@
 #include "chaos/data.h"
 #include "chaos/rank.h"
 #include "chaos/visits.h"
-#include "transport/emulated/network.h"
 
 namespace unisono::chaos {
 namespace {
@@ -26,7 +25,7 @@ class Stage final : public Witness {
   explicit Stage(const Scenario& scenario)
       : scenario_(scenario),
         simulation_(simulation_options(scenario.seed)),
-        network_(simulation_, network_options(scenario.seed)),
+        network_(simulation_, network_of(scenario.seed)),
         visits_(scenario.options.ranks),
         stays_(static_cast<std::size_t>(scenario.options.ranks)),
         still_ns_(stays_.size()) {}
@@ -89,6 +88,8 @@ class Stage final : public Witness {
     harm();
     aborted_.insert(rank);
   }
+  void gives_up_puts(int rank) override { without_puts_.insert(rank); }
+  bool has_given_up_puts(int rank) const override { return without_puts_.contains(rank); }
   void destroyed(int rank) override {
     if (const int ends = network_.open_ends(rank); ends != 0)
       found_wrong(str("rank ", rank, " has destroyed its communicators, but not ", ends,
@@ -104,14 +105,7 @@ class Stage final : public Witness {
   static sys::SimulationOptions simulation_options(std::uint64_t seed) {
     sys::SimulationOptions options{.seed = seed};
     options.max_delay_ns = options.min_delay_ns << hash(seed, 1, 0) % 7;
-    return options;
-  }
-  static transport::emulated::NetworkOptions network_options(std::uint64_t seed) {
-    transport::emulated::NetworkOptions options;
-    options.max_latency_ns = options.min_latency_ns << hash(seed, 2, 0) % 8;
-    options.bytes_per_second >>= hash(seed, 3, 0) % 6;
-    options.most_underway_bytes >>= hash(seed, 4, 0) % 13;
-    options.needs_progress = hash(seed, 7, 0) % 2 == 0;
+    options.hosts_share_memory = hosts_share_memory(seed);
     return options;
   }
 
@@ -170,7 +164,10 @@ class Stage final : public Witness {
     // A rank that was killed has its objects for ever, as it stands in the middle of using them.
     static auto* const left = new std::vector<std::unique_ptr<Rank>>;
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank)
-      if (!ended_.contains(static_cast<int>(rank))) left->push_back(std::move(ranks_[rank]));
+      if (!ended_.contains(static_cast<int>(rank)))
+        left->push_back(std::move(ranks_[rank]));
+      else
+        ranks_[rank]->look_at_canaries();
     ranks_.clear();
     if (const int ends = network_.open_ends(); ends != 0)
       found_wrong(str(ends, " ends of connections are left"));
@@ -201,6 +198,7 @@ class Stage final : public Witness {
   bool has_timed_out_ = false;
   std::map<int, std::int64_t> killed_ns_;
   std::set<int> aborted_;
+  std::set<int> without_puts_;
   std::set<int> ended_;
   Outcome out_;
 };

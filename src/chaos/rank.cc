@@ -17,10 +17,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
+// With less than 4 MB/s between two ranks, four large calls at once, some 800 KB, take longer than
+// the short timeout.
+bool is_slow(const transport::emulated::NetworkOptions& network) {
+  constexpr double least_bytes_per_ns = 0.004;
+  return static_cast<double>(network.most_underway_bytes) <
+         least_bytes_per_ns * static_cast<double>(network.max_latency_ns);
+}
+
 // In some runs so long that deaths are found before, in most so short that timeouts cost few
 // events.
 std::chrono::nanoseconds call_timeout(const Scenario& scenario) {
-  return hash(scenario.seed, 5, 0) % 4 == 0 ? 1s : 200ms;
+  const bool is_long = hash(scenario.seed, 5, 0) % 4 == 0 || is_slow(network_of(scenario.seed));
+  return is_long ? 1s : 200ms;
 }
 constexpr std::chrono::nanoseconds bootstrap_timeout = 2s;
 // After a deadline ranks ask each other whom to blame; this long at most.
@@ -47,7 +56,8 @@ SettingValues settings_of(const Scenario& scenario) {
 
 // Or compares what ranks give, over the control plane as well.
 bool makes_communicators(std::string_view phase) {
-  return phase == "init" || phase == "split" || phase == "shrink" || phase == "register";
+  return phase == "init" || phase == "split" || phase == "shrink" || phase == "register" ||
+         phase == "window";
 }
 
 // A message to the rank `step` places on, and that from as far back.
@@ -99,6 +109,7 @@ Result<Communicator> Rank::init() {
   options.timeout = call_timeout(scenario_);
   options.bootstrap_timeout = bootstrap_timeout;
   options.settings = settings_of(scenario_);
+  options.has_signals = has_windows(scenario_.seed);
   UNISONO_ASSIGN(auto job, comm::Job::join_in(surroundings_, options));
   auto world = job->take_world();
   node_ = world->node();
@@ -133,16 +144,27 @@ void Rank::run() {
     groups_.erase(last);
   }
   witness_.destroyed(rank_);
-  if (const auto wrong = canaries_.find_touched())
-    witness_.found_wrong(str("rank ", rank_, ": ", *wrong));
   world = {};
   witness_.saw(rank_, "has ended");
   witness_.ended(rank_);
 }
 
+void Rank::look_at_canaries() const {
+  if (const auto wrong = canaries_.find_touched())
+    witness_.found_wrong(str("rank ", rank_, ": ", *wrong));
+  for (const Opened& opened : windows_)
+    if (const auto wrong = opened.memory.find_touched())
+      witness_.found_wrong(str("rank ", rank_, ": ", *wrong));
+}
+
 Status Rank::destroy(Communicator& communicator) {
-  if (communicator.valid()) over_.insert(communicator.id());
-  return communicator.destroy();
+  if (!communicator.valid()) return {};
+  over_.insert(communicator.id());
+  UNISONO_TRY(communicator.destroy());
+  for (const Opened& opened : windows_)
+    if (opened.communicator == communicator.id())
+      look_whether_closed(communicator, opened, "destroyed");
+  return {};
 }
 
 // Judged by what this rank has destroyed, too, not only by what the library takes for over.
@@ -174,6 +196,8 @@ void Rank::make(const Operation& operation) {
       return messages(operation, group.communicator);
     case Operation::Kind::gets:
       return gets(operation, group.communicator);
+    case Operation::Kind::windows:
+      return windows(operation, group);
     case Operation::Kind::split:
       return split(operation, group.communicator);
     case Operation::Kind::abort:

@@ -4,6 +4,7 @@
 
 #include <unisono/communicator.h>
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -13,6 +14,7 @@
 
 #include "chaos/canaries.h"
 #include "chaos/scenario.h"
+#include "chaos/window_memory.h"
 #include "comm/job/job.h"
 
 namespace unisono::chaos {
@@ -46,6 +48,9 @@ class Witness {
   virtual std::optional<std::int64_t> killed_ns(int rank) const = 0;
   // The rank aborts a group: errors may blame it.
   virtual void aborts(int rank) = 0;
+  // The rank does not go on with puts that others may wait for.
+  virtual void gives_up_puts(int rank) = 0;
+  virtual bool has_given_up_puts(int rank) const = 0;
   // The rank has destroyed its communicators, and still has them.
   virtual void destroyed(int rank) = 0;
   // The rank has come to its end.
@@ -66,6 +71,8 @@ class Rank {
         witness_(witness) {}
 
   void run();
+  // Once all ranks have come to their end: whether anything was written that nobody may write.
+  void look_at_canaries() const;
 
  private:
   struct Group {
@@ -82,6 +89,22 @@ class Rank {
   void calls_at_once(const Operation& operation, Communicator& group);
   void messages(const Operation& operation, Communicator& group);
   void gets(const Operation& operation, const Communicator& group);
+  // A window that it has made, or tried to make.
+  struct Opened {
+    WindowMemory memory;
+    std::uint64_t communicator = 0;
+    Window window;
+  };
+  void windows(const Operation& operation, Group& group);
+  void make_wrong_puts(Communicator& group, const Opened& opened);
+  Status put_to_neighbours(const Operation& operation, Communicator& group, Opened& opened,
+                           int round);
+  Status take(int signal, Communicator& group, const Opened& opened);
+  void check_window(const Operation& operation, const Communicator& group, const Opened& opened,
+                    int round);
+  // Puts a byte to its own window, which must be refused.
+  void look_whether_closed(Communicator& group, const Opened& opened, const std::string& when);
+  void expect_refusal(const std::string& what, const Status& status, ErrorKind kind);
   void register_plan(Communicator& group);
   void look_for_the_past(const Communicator& group);
   void split(const Operation& operation, Communicator& group);
@@ -116,6 +139,7 @@ class Rank {
   std::unique_ptr<transport::Transport> network_;
   std::set<std::uint64_t> over_;  // identities of the communicators that it has destroyed
   Canaries canaries_;             // what calls could write to
+  std::deque<Opened> windows_;    // others write to it for as long as they like
   std::uint32_t left_epoch_ = 0;  // it is in no older one
   int splits_ = 0;
   std::int64_t begun_ns_ = 0;     // of what it judges

@@ -6,6 +6,7 @@
 
 #include "algorithm/algorithm.h"
 #include "base/str.h"
+#include "chaos/data.h"
 
 namespace unisono::chaos {
 namespace {
@@ -68,7 +69,29 @@ Operation::Kind kind_of(std::uint64_t drawn) {
   return Operation::Kind::abort;
 }
 
+// Its window has one slot a rank.
+constexpr std::int64_t most_elements_of_slot = 600;
+
+bool becomes_windows(std::uint64_t seed, const Operation& operation) {
+  using Kind = Operation::Kind;
+  if (operation.kind == Kind::split || operation.kind == Kind::abort) return false;
+  return has_windows(seed) && hash(seed, operation.number, 80) % 3 == 0;
+}
+
 }  // namespace
+
+bool has_windows(std::uint64_t seed) { return hash(seed, 11, 0) % 3 == 0; }
+
+bool hosts_share_memory(std::uint64_t seed) { return hash(seed, 12, 0) % 3 == 0; }
+
+transport::emulated::NetworkOptions network_of(std::uint64_t seed) {
+  transport::emulated::NetworkOptions options;
+  options.max_latency_ns = options.min_latency_ns << hash(seed, 2, 0) % 8;
+  options.bytes_per_second >>= hash(seed, 3, 0) % 6;
+  options.most_underway_bytes >>= hash(seed, 4, 0) % 13;
+  options.needs_progress = hash(seed, 7, 0) % 2 == 0;
+  return options;
+}
 
 Scenario make_scenario(std::uint64_t seed, const Options& options) {
   Dice dice(seed * 0x9e3779b97f4a7c15 + 1);
@@ -92,6 +115,10 @@ Scenario make_scenario(std::uint64_t seed, const Options& options) {
     if (one.kind == Operation::Kind::split) ++groups;
     // Of the group of all, an abort would end the run.
     if (one.kind == Operation::Kind::abort && one.group == 0) one.kind = Operation::Kind::call;
+    if (becomes_windows(seed, one)) {
+      one.kind = Operation::Kind::windows;
+      one.count %= most_elements_of_slot + 1;
+    }
     out.operations.push_back(std::move(one));
   }
   return out;
@@ -111,6 +138,8 @@ std::string describe(const Operation& operation) {
       return str("messages of ", operation.count, " ", name(operation.type), " round the ring", of);
     case Operation::Kind::gets:
       return str("gets of ", operation.count, " ", name(operation.type), " round the ring", of);
+    case Operation::Kind::windows:
+      return str("puts of ", operation.count, " ", name(operation.type), " into windows", of);
     case Operation::Kind::split:
       return str("split into ", operation.colors, of);
     case Operation::Kind::abort:

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "transport/emulated/network.h"
+
 namespace unisono::chaos {
 
 struct Options {
@@ -18,7 +20,7 @@ struct Options {
 
 // Something that the ranks of a group do together, in the order of the list.
 struct Operation {
-  enum class Kind : std::uint8_t { call, calls_at_once, messages, gets, split, abort };
+  enum class Kind : std::uint8_t { call, calls_at_once, messages, gets, windows, split, abort };
   Kind kind = Kind::call;
   int group = 0;  // 0: all ranks; n: what the n-th split made, where this rank has one
   Collective collective = Collective::all_reduce;
@@ -56,6 +58,13 @@ struct Scenario {
   std::vector<Operation> operations;
   std::vector<Strike> strikes;
 };
+
+// In some jobs ranks put into each other's windows. The draws of the others do not depend on it.
+bool has_windows(std::uint64_t seed);
+// Whether the ranks of a host load each other's windows, as threads of a process do.
+bool hosts_share_memory(std::uint64_t seed);
+
+transport::emulated::NetworkOptions network_of(std::uint64_t seed);
 
 // Without strikes: where to strike is known once it has run.
 Scenario make_scenario(std::uint64_t seed, const Options& options);

@@ -26,10 +26,31 @@ Error no_communicator() {
   return misuse("this Communicator is empty: make one with Communicator::init or split");
 }
 
-// A message that asks for nothing else runs at once.
-bool is_plain(const CallOptions& options) {
-  return !options.stream && options.timeout.count() == 0 && options.tag == 0 &&
-         !options.names_plan();
+// Starts the call that `prepare` fills a task for.
+template <class Prepare>
+Result<Work> start(const std::shared_ptr<Communicator::Core>& core, const Prepare& prepare) {
+  if (!core) return no_communicator();
+  return comm::or_out_of_memory(core->rank, [&]() -> Result<Work> {
+    auto state = std::make_shared<Work::State>();
+    UNISONO_TRY(prepare(*core, state->task));
+    state->task.keeps_alive = state;
+    if (auto status = core->scheduler->submit(state->task); !status.ok()) {
+      state->task.keeps_alive.reset();
+      return status.take_error();
+    }
+    return Work(std::move(state), core);
+  });
+}
+
+// Runs the message at once if it asks for nothing else, or else as a task.
+Status run_message(Communicator& of, Communicator::Core* core, const Message& message,
+                   const CallOptions& options) {
+  const bool is_plain =
+      !options.stream && options.timeout.count() == 0 && options.tag == 0 && !options.names_plan();
+  if (Status status; core != nullptr && is_plain && core->try_run_inline(message, status))
+    return status;
+  UNISONO_ASSIGN(Work work, of.submit(std::span(&message, 1), options));
+  return work.wait();
 }
 
 }  // namespace
@@ -102,88 +123,34 @@ const std::vector<int>& Communicator::world_ranks() const {
 }
 
 Status Communicator::run(const Call& call) {
-  if (!core_) return no_communicator();
-  if (Status status; core_->try_run_inline(comm::view_of(call), status)) return status;
-  return core_->run_as_task(call);
+  return core_ ? core_->run(comm::view_of(call)) : no_communicator();
 }
 
 Result<Work> Communicator::submit(const Call& call) {
-  if (!core_) return no_communicator();
-  return comm::or_out_of_memory(core_->rank, [&]() -> Result<Work> {
-    auto state = std::make_shared<Work::State>();
-    comm::Task& task = state->task;
-    UNISONO_TRY(core_->prepare(call, task));
-    if (call.collective == Collective::all_to_all_v) {
-      // The caller's spans may end with the call.
-      for (const auto list :
-           {call.send_counts, call.send_displacements, call.recv_counts, call.recv_displacements})
-        task.counts.insert(task.counts.end(), list.begin(), list.end());
-      const std::span<const std::int64_t> all(task.counts);
-      const auto ranks = static_cast<std::size_t>(core_->size);
-      task.arguments.input_counts = all.subspan(0, ranks);
-      task.arguments.input_displacements = all.subspan(ranks, ranks);
-      task.arguments.output_counts = all.subspan(2 * ranks, ranks);
-      task.arguments.output_displacements = all.subspan(3 * ranks, ranks);
-    }
-    task.keeps_alive = state;
-    if (auto status = core_->scheduler->submit(task); !status.ok()) {
-      task.keeps_alive.reset();
-      return status.take_error();
-    }
-    return Work(std::move(state), core_);
+  return start(core_, [&](Core& core, comm::Task& task) -> Status {
+    UNISONO_TRY(core.prepare(comm::view_of(call), task));
+    task.keep_lists();
+    return {};
   });
 }
 
 Result<Work> Communicator::submit(std::span<const Message> messages, const CallOptions& options) {
-  if (!core_) return no_communicator();
-  return comm::or_out_of_memory(core_->rank, [&]() -> Result<Work> {
-    auto state = std::make_shared<Work::State>();
-    UNISONO_TRY(core_->prepare(messages, options, state->task));
-    state->task.keeps_alive = state;
-    if (auto status = core_->scheduler->submit(state->task); !status.ok()) {
-      state->task.keeps_alive.reset();
-      return status.take_error();
-    }
-    return Work(std::move(state), core_);
-  });
+  return start(core_,
+               [&](Core& core, comm::Task& task) { return core.prepare(messages, options, task); });
 }
 
 Status Communicator::send(const void* data, std::int64_t count, DataType type, int peer,
                           const CallOptions& options) {
-  const Message message{
-      .is_send = true, .send_data = data, .count = count, .type = type, .peer = peer};
-  if (Status status; core_ && is_plain(options) && core_->try_run_inline(message, status))
-    return status;
-  UNISONO_ASSIGN(Work work, submit(std::span(&message, 1), options));
-  return work.wait();
+  return run_message(
+      *this, core_.get(),
+      {.is_send = true, .send_data = data, .count = count, .type = type, .peer = peer}, options);
 }
 
 Status Communicator::recv(void* data, std::int64_t count, DataType type, int peer,
                           const CallOptions& options) {
-  const Message message{
-      .is_send = false, .recv_data = data, .count = count, .type = type, .peer = peer};
-  if (Status status; core_ && is_plain(options) && core_->try_run_inline(message, status))
-    return status;
-  UNISONO_ASSIGN(Work work, submit(std::span(&message, 1), options));
-  return work.wait();
-}
-
-Status Communicator::run_custom(std::string_view program, const void* input, void* output,
-                                std::int64_t count, DataType type, ReduceOperation operation,
-                                const CallOptions& options) {
-  Call call{.collective = Collective::custom,
-            .input = input,
-            .output = output,
-            .count = count,
-            .type = type,
-            .operation = operation,
-            .send_counts = {},
-            .send_displacements = {},
-            .recv_counts = {},
-            .recv_displacements = {},
-            .options = options};
-  call.options.algorithm = program;
-  return run(call);
+  return run_message(
+      *this, core_.get(),
+      {.is_send = false, .recv_data = data, .count = count, .type = type, .peer = peer}, options);
 }
 
 Result<Communicator::CustomBlocks> Communicator::custom_blocks(std::string_view program) const {
@@ -267,7 +234,9 @@ bool Communicator::is_suspended() const {
   return core_ && core_->suspended.load(std::memory_order_acquire);
 }
 
-bool Communicator::can_choose(const Call& call) { return core_ && core_->can_choose(call); }
+bool Communicator::can_choose(const Call& call) {
+  return core_ && core_->can_choose(comm::view_of(call));
+}
 
 Result<Explanation> Communicator::explain(Collective collective, std::uint64_t bytes,
                                           const ExplainOptions& options) const {

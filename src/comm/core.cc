@@ -36,13 +36,18 @@ Result<topo::Placement> placement_of(const comm::Job& job, const std::vector<int
   std::vector<int> number_of(static_cast<std::size_t>(job.roster().nodes()), -1);
   std::vector<int> nodes;
   nodes.reserve(world_ranks.size());
-  int numbered = 0;
+  std::vector<int> jobs_nodes;
   for (const int world_rank : world_ranks) {
-    int& number = number_of[static_cast<std::size_t>(job.roster().node_of(world_rank))];
-    if (number < 0) number = numbered++;
+    const int node = job.roster().node_of(world_rank);
+    int& number = number_of[static_cast<std::size_t>(node)];
+    if (number < 0) {
+      number = static_cast<int>(jobs_nodes.size());
+      jobs_nodes.push_back(node);
+    }
     nodes.push_back(number);
   }
-  return topo::Placement::from_nodes(nodes);
+  if (job.levels().empty()) return topo::Placement::from_nodes(nodes);
+  return topo::Placement::near(nodes, job.levels().of(jobs_nodes));
 }
 
 // For the launcher, whose ranks are those of the job.

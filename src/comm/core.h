@@ -82,18 +82,23 @@ struct Communicator::Core {
   mutable std::atomic<std::int64_t> dumped_ns{0};  // when the record was last written; 0: never
   std::uint64_t dumps_asked = 0;                   // by peers, at the last look
 
-  // Two doors. Runs the call at once, on what was prepared for the last one like it or is prepared
-  // now; false if it must go as a task, which also tells what is wrong with it.
-  bool try_run_inline(const comm::CallView& call, Status& outcome);
+  // Runs the call to its end: at once, on what was prepared for the last one like it or is prepared
+  // now, or else as a task, which also tells what is wrong with it.
+  Status run(const comm::CallView& call) {
+    Status outcome;
+    if (!try_run_inline(call, outcome)) [[unlikely]]
+      outcome = run_as_task(call);
+    return outcome;
+  }
+  // Runs the message at once; false if it must go as a task.
   bool try_run_inline(const Message& message, Status& outcome);
-  Status run_as_task(const Call& call);
   // The path of calls on streams; null before the first of these.
   comm::DevicePath* device() const { return device_.load(std::memory_order_acquire); }
   // What decides the shape of a call's buffers.
-  Result<plan::Header> shape_of(const Call& call);
+  Result<plan::Header> shape_of(const comm::CallView& call);
   // Fills the task for a call: checks it, selects, finds or makes the execution.
-  Status prepare(const Call& call, comm::Task& task);
-  bool can_choose(const Call& call);
+  Status prepare(const comm::CallView& call, comm::Task& task);
+  bool can_choose(const comm::CallView& call);
   Status prepare(std::span<const Message> messages, const CallOptions& options, comm::Task& task);
   // Usable at all: of this process, neither destroyed nor failed, on the device either.
   Status usable();
@@ -122,10 +127,11 @@ struct Communicator::Core {
   // The thread that destroys the communicator holds the progress lock while connections close, so
   // that state read under the lock stays valid.
   bool try_begin_inline();
+  bool try_run_inline(const comm::CallView& call, Status& outcome);
+  Status run_as_task(const comm::CallView& call);
   Status prepare_for_repeats(const comm::CallView& call, comm::CallPath& path,
                              comm::PreparedCollective& prepared);
   void set_own(const CallOptions& options, comm::PreparedCall& call) const;
-  void run_inline(comm::PreparedCall& call, Status& outcome);
 
   // Collective: all ranks make their first call on a stream together.
   Result<comm::DevicePath*> device_for(void* stream);
@@ -138,9 +144,9 @@ struct Communicator::Core {
   Result<comm::Signals*> signals_of_host();
   // Collective, a barrier, too: afterwards all ranks have signals, or none.
   Status make_signals(const comm::Job& of, comm::ControlGroup& members);
-  Status select(const Call& call, const comm::CallPath& path, bool in_place,
-                comm::PreparedCall& prepared);
-  Status check_and_select(const Call& call, comm::Task& task);
+  Status select(const comm::CallView& call, const plan::Header& shape, const comm::CallPath& path,
+                bool in_place, comm::PreparedCall& prepared);
+  Status check_and_select(const comm::CallView& call, comm::Task& task);
   Status compare_calls(const comm::CallCard& mine);
   // Every rank's `bytes` to every rank, by the one call whose shape no rank can get wrong; gives
   // its sequence number.

@@ -24,24 +24,19 @@ void Communicator::Core::stamp(comm::Task& task) {
 }
 
 // The host's plans hold all that is registered.
-Result<plan::Header> Communicator::Core::shape_of(const Call& call) {
+Result<plan::Header> Communicator::Core::shape_of(const comm::CallView& call) {
   if (call.collective == Collective::custom) return host->plans()->custom(call.options.algorithm);
   return comm::shape_of(call, size);
 }
 
-Status Communicator::Core::prepare_for_repeats(const comm::CallView& view, comm::CallPath& path,
+Status Communicator::Core::prepare_for_repeats(const comm::CallView& call, comm::CallPath& path,
                                                comm::PreparedCollective& prepared) {
   prepared.execution = nullptr;
-  const Call call = comm::call_of(view);
   UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
-  bool in_place = false;
-  UNISONO_TRY(comm::check_call(call, shape, rank, in_place));
+  UNISONO_ASSIGN(const bool in_place, comm::check_call(call, shape, rank));
   static_cast<comm::PreparedCall&>(prepared) = {};
-  if (Status selected = select(call, path, in_place, prepared); !selected.ok()) {
-    prepared.execution = nullptr;
-    return selected;
-  }
-  const std::uint64_t block = comm::block_bytes(view);
+  UNISONO_TRY(select(call, shape, path, in_place, prepared));
+  const std::uint64_t block = comm::block_bytes(call);
   prepared.input_bytes = block * static_cast<std::uint64_t>(plan::input_blocks_of(shape, rank));
   prepared.output_bytes = block * static_cast<std::uint64_t>(plan::output_blocks_of(shape, rank));
   prepared.count = call.count;
@@ -99,19 +94,15 @@ bool Communicator::Core::try_run_inline(const comm::CallView& call, Status& outc
   prepared.arguments.output = call.output;
   prepared.arguments.pre_multiplier = call.multiplier;
   set_own(call.options, prepared);
-  run_inline(prepared, outcome);
+  prepared.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
+  scheduler->run_inline(prepared, outcome);
   return true;
 }
 
-Status Communicator::Core::run_as_task(const Call& call) {
+Status Communicator::Core::run_as_task(const comm::CallView& call) {
   comm::Task task;
   UNISONO_TRY(comm::or_out_of_memory(rank, [&] { return prepare(call, task); }));
   return scheduler->run(task);
-}
-
-inline void Communicator::Core::run_inline(comm::PreparedCall& call, Status& outcome) {
-  call.entry.sequence = next_sequence.fetch_add(1, std::memory_order_relaxed);
-  scheduler->run_inline(call, outcome);
 }
 
 bool Communicator::Core::try_run_inline(const Message& message, Status& outcome) {
@@ -133,7 +124,7 @@ bool Communicator::Core::try_run_inline(const Message& message, Status& outcome)
   return true;
 }
 
-Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
+Status Communicator::Core::prepare(const comm::CallView& call, comm::Task& task) {
   UNISONO_TRY(usable());
   Status is_right = check_and_select(call, task);
   // A rank that cannot make the call takes part in the comparison, so that no other waits for it.
@@ -144,30 +135,27 @@ Status Communicator::Core::prepare(const Call& call, comm::Task& task) {
   return is_right;
 }
 
-bool Communicator::Core::can_choose(const Call& call) {
+bool Communicator::Core::can_choose(const comm::CallView& call) {
   comm::Task task;
   return usable().ok() && check_and_select(call, task).ok();
 }
 
-Status Communicator::Core::check_and_select(const Call& call, comm::Task& task) {
+Status Communicator::Core::check_and_select(const comm::CallView& call, comm::Task& task) {
   UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
-  bool in_place = false;
-  UNISONO_TRY(comm::check_call(call, shape, rank, in_place));
+  UNISONO_ASSIGN(const bool in_place, comm::check_call(call, shape, rank));
   UNISONO_ASSIGN(const comm::CallPath* path, path_for(call.options.stream));
-  UNISONO_TRY(path->check(comm::view_of(call)));
+  UNISONO_TRY(path->check(call));
   task.in_order = true;
-  return select(call, *path, in_place, task);
+  return select(call, shape, *path, in_place, task);
 }
 
-Status Communicator::Core::select(const Call& call, const comm::CallPath& path, bool in_place,
+Status Communicator::Core::select(const comm::CallView& call, const plan::Header& shape,
+                                  const comm::CallPath& path, bool in_place,
                                   comm::PreparedCall& prepared) {
   const int root = has_root(call.collective) ? call.root : 0;
-  std::uint64_t bytes =
-      comm::call_bytes(call.collective, size, comm::block_bytes(comm::view_of(call)));
-  if (call.collective == Collective::custom) {
-    UNISONO_ASSIGN(const plan::Header shape, shape_of(call));
+  std::uint64_t bytes = comm::call_bytes(call.collective, size, comm::block_bytes(call));
+  if (call.collective == Collective::custom)
     bytes *= static_cast<std::uint64_t>(std::max(shape.input_blocks, shape.output_blocks));
-  }
   prepared.arguments = comm::arguments_of(call);
   UNISONO_ASSIGN(comm::Plans* const plans,
                  path.plans_for(call.collective, prepared.arguments.options));
@@ -207,14 +195,15 @@ Status Communicator::Core::prepare(std::span<const Message> messages, const Call
 }
 
 Result<std::uint64_t> Communicator::Core::exchange(const void* mine, void* all, std::size_t bytes) {
-  Call call;
-  call.collective = Collective::all_gather;
-  call.input = mine;
-  call.output = all;
-  call.count = static_cast<std::int64_t>(bytes);
-  call.type = DataType::uint8;
+  Call made;
+  made.collective = Collective::all_gather;
+  made.input = mine;
+  made.output = all;
+  made.count = static_cast<std::int64_t>(bytes);
+  made.type = DataType::uint8;
+  const comm::CallView call = comm::view_of(made);
   comm::Task task;
-  UNISONO_TRY(select(call, *host, comm::is_in_place(comm::view_of(call), rank), task));
+  UNISONO_TRY(select(call, comm::shape_of(call, size), *host, comm::is_in_place(call, rank), task));
   task.in_order = true;
   stamp(task);
   UNISONO_TRY(scheduler->run(task));

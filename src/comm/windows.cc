@@ -19,7 +19,7 @@ namespace unisono {
 
 struct Window::State {
   struct Part {
-    std::uint64_t address = 0;  // in its own process
+    std::uint64_t address = 0;  // where the other processes of its host write to it
     std::uint64_t bytes = 0;
     sys::ProcessIdentity process;
     std::uint64_t here = 0;  // where this process loads and stores it; 0: it does not
@@ -28,6 +28,7 @@ struct Window::State {
   std::uint64_t communicator = 0;
   int rank = 0;
   bool is_on_device = false;
+  void* data = nullptr;     // this rank's
   std::vector<Part> parts;  // by rank
 
   // Misuse if [offset, offset + bytes) is not in that rank's part.
@@ -46,7 +47,8 @@ namespace {
 
 using Part = Window::State::Part;
 
-std::uint64_t address_of(const void* data) { return reinterpret_cast<std::uint64_t>(data); }
+// Where this process loads and stores it.
+std::uint64_t address_here(const void* data) { return reinterpret_cast<std::uint64_t>(data); }
 
 Error unreached(const Window::State& state, int peer) {
   const Part& part = state.parts[static_cast<std::size_t>(peer)];
@@ -104,11 +106,7 @@ Result<Part> read_card(std::span<const std::byte> bytes, int owner, int reader_r
 
 }  // namespace
 
-void* Window::data() const {
-  return state_ ? reinterpret_cast<void*>(
-                      state_->parts[static_cast<std::size_t>(state_->rank)].address)
-                : nullptr;
-}
+void* Window::data() const { return state_ ? state_->data : nullptr; }
 
 std::size_t Window::bytes() const {
   return state_ ? state_->parts[static_cast<std::size_t>(state_->rank)].bytes : 0;
@@ -136,31 +134,35 @@ Result<Window> Communicator::Core::make_window(void* data, std::size_t bytes, bo
   if (is_on_device && bytes > 0 && device() != nullptr) {
     constexpr std::int64_t patience_ns = 1'000'000'000;
     if (device()->connections().register_memory(data, bytes, patience_ns).ok())
-      device()->connections().find_peer_mappings_to_capture(data, bytes, by_rank);
+      device()->connections().find_peer_mappings(data, bytes, by_rank, true);
   }
   const auto is_on_this_node = [&](int other) {
     return other != world_ranks()[static_cast<std::size_t>(rank)] && job->is_on_this_host(other);
   };
   if (!is_on_device && std::ranges::any_of(world_ranks(), is_on_this_node))
     sys::allow_cross_memory_reads();
-  by_rank[static_cast<std::size_t>(rank)] = address_of(data);
-  const Part mine{.address = address_of(data), .bytes = bytes, .process = sys::this_process()};
+  sys::World& world = job->sys_world();
+  state->data = data;
+  const Part mine{
+      .address = world.address_of(data, bytes), .bytes = bytes, .process = world.process()};
   UNISONO_ASSIGN(const comm::Gathered all,
                  group->all_gather(write_card(mine, by_rank), job->bootstrap_timeout_ns()));
   for (int owner = 0; owner < all.size(); ++owner) {
     UNISONO_ASSIGN(Part part, read_card(all[owner], owner, rank, size));
     part.is_on_this_host = job->is_on_this_host(world_ranks()[static_cast<std::size_t>(owner)]);
     if (!part.is_on_this_host) part.here = 0;
-    if (!is_on_device && part.is_on_this_host && part.process == sys::this_process())
-      part.here = part.address;
+    if (owner == rank)
+      part.here = address_here(data);
+    else if (!is_on_device && part.is_on_this_host)
+      part.here = address_here(world.find_memory(part.process, part.address));
     state->parts.push_back(part);
   }
   return Window(std::move(state));
 }
 
 Status Communicator::Core::make_signals(const comm::Job& of, comm::ControlGroup& members) {
-  auto opened = comm::Signals::open(of.status_page_name(id, epoch, signals_board), rank,
-                                    ranks_on_this_host(of, world_ranks()), size);
+  auto opened = comm::Signals::open(of.sys_world(), of.status_page_name(id, epoch, signals_board),
+                                    rank, ranks_on_this_host(of, world_ranks()), size);
   const std::byte mine{opened.ok()};
   UNISONO_ASSIGN(const comm::Gathered all,
                  members.all_gather(std::span(&mine, 1), of.bootstrap_timeout_ns()));
@@ -216,8 +218,12 @@ Status Communicator::Core::move(const Window::State& state, const void* data, st
     return {};
   }
   if (!part.is_on_this_host) return unreached(state, peer);
-  const std::uint64_t target = part.address + offset;
-  return sys::write_process_memory(part.process.pid, target, data, bytes);
+  auto status = job->sys_world().write_memory(part.process, part.address + offset,
+                                              {static_cast<const std::byte*>(data), bytes});
+  if (status.ok()) return {};
+  auto error = status.take_error();
+  error->peer = peer;
+  return error;
 }
 
 Status Communicator::Core::signal(int peer, int number, const SignalOptions& options) {
@@ -242,14 +248,25 @@ Status Communicator::Core::take_signals(std::span<const SignalWait> waits,
     return mine->take_on(device->connections().shared_device(),
                          static_cast<sys::cuda::StreamHandle*>(*options.stream), waits, limit_ns);
   }
-  const std::int64_t until_ns = scheduler->now_ns() + limit_ns;
+  // No call of this rank may be under way that would learn of a failure.
+  constexpr std::int64_t look_interval_ns = 5'000'000;
+  std::int64_t looked_ns = scheduler->now_ns();
+  const std::int64_t until_ns = looked_ns + limit_ns;
   comm::Backoff backoff(scheduler->world(), 0);
   for (;;) {
     UNISONO_ASSIGN(const bool all, try_take_signals(waits));
     if (all) return {};
-    if (scheduler->now_ns() >= until_ns)
-      return timeout_error(waits.front().peer, "rank ", rank, " has waited ", limit_ns / 1'000'000,
-                           " ms for a signal from rank ", waits.front().peer);
+    const std::int64_t now_ns = scheduler->now_ns();
+    const bool is_late = now_ns >= until_ns;
+    if (is_late || now_ns - looked_ns >= look_interval_ns) {
+      looked_ns = now_ns;
+      scheduler->look_for_failure();
+      UNISONO_TRY(usable());
+    }
+    const auto missing = is_late ? mine->find_missing(waits) : std::nullopt;
+    if (missing)
+      return timeout_error(missing->peer, "rank ", rank, " has waited ", limit_ns / 1'000'000,
+                           " ms for signal ", missing->signal, " from rank ", missing->peer);
     backoff.step();
   }
 }

@@ -16,6 +16,7 @@
 #define UNISONO_GENERAL_KERNELS(KERNEL)  \
   KERNEL(interpret, 128, 56, 132)        \
   KERNEL(interpret_tokens, 128, 56, 136) \
+  KERNEL(interpret_rings, 128, 56, 136)  \
   KERNEL(divide, 32)                     \
   KERNEL(messages, 128, 24, 16)          \
   KERNEL(messages_small, 128, 24, 16)    \
@@ -36,7 +37,7 @@
   KERNEL(ll_combine, float16, 4, 56)   \
   KERNEL(ll_combine, bfloat16, 2, 56)  \
   KERNEL(ll_combine, bfloat16, 4, 56)  \
-  KERNEL(ll_combine, float32, 2, 64)   \
+  KERNEL(ll_combine, float32, 2, 56)   \
   KERNEL(ll_combine, float32, 4, 56)   \
   KERNEL(ll_two_shot, any, 4, 72)      \
   KERNEL(ll_two_shot, any, 8, 112)     \

@@ -27,6 +27,9 @@ struct Link {
   std::uint64_t out_addresses;   // own PeerAddresses: where the peer wants what is sent
   std::uint64_t in_addresses;    // the peer's PeerAddresses
   std::uint64_t counters;        // own LinkCounters
+  // A ring link (transport/ring/link.h) has its message's bytes here, by slot, and all its
+  // addresses are of its own host. 0: the peer's memory is mapped.
+  std::uint64_t out_bytes;
   std::int32_t peer;
   std::int32_t channel;
 };

@@ -22,6 +22,16 @@
 
 namespace unisono::engine {
 
+// Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it
+// starts, in elements from input or output. Empty: blocks of one size, one after another. The lists
+// must stay valid until the execution is complete.
+struct Blocks {
+  std::span<const std::int64_t> counts = {}, displacements = {};
+  // Where each block is a message of its own, with its own fingerprint instead of the call's; else
+  // empty.
+  std::span<const std::uint64_t> calls = {};
+};
+
 // The data of one call. Buffers are shaped by plan.h: input_blocks_of() blocks of `count` elements
 // and so on. input and output alias exactly when the plan is in place.
 struct Arguments {
@@ -38,15 +48,12 @@ struct Arguments {
   // As Execution::path() says of these arguments; of the host: the GPU engine asks itself.
   trace::ChosenPath path;
 
-  // Blocks of unequal size (all_to_all_v, point_to_point): elements in each block and where it
-  // starts, in elements from input or output. Empty: blocks of `count`, one after another. Must
-  // stay valid until the execution is complete.
-  std::span<const std::int64_t> input_counts, input_displacements;
-  std::span<const std::int64_t> output_counts, output_displacements;
-  // Where each block is a message of its own, with its own fingerprint instead of `call`; else
-  // empty. Valid as long as the buffers.
-  std::span<const std::uint64_t> input_calls, output_calls;
+  Blocks inputs, outputs;
 
+  const Blocks& blocks(plan::Buffer buffer) const {
+    return buffer == plan::Buffer::input ? inputs : outputs;
+  }
+  bool is_uneven() const { return !inputs.counts.empty() || !outputs.counts.empty(); }
   bool is_on_stream() const { return options.stream.has_value(); }
   void* stream() const { return options.stream.value_or(nullptr); }
   std::int64_t timeout_ns() const { return options.timeout.count(); }

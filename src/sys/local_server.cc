@@ -26,6 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr int backlog = 64;
+constexpr std::int64_t ns_per_ms = 1'000'000;
 // From its name's appearance until it is listened on, a socket refuses connections as that of a
 // dead process does.
 constexpr std::chrono::seconds longest_start(10);
@@ -33,6 +34,8 @@ constexpr std::chrono::seconds longest_start(10);
 const sockaddr* plain(const sockaddr_un& address) {
   return reinterpret_cast<const sockaddr*>(&address);
 }
+
+std::int64_t now_ns() { return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count(); }
 
 bool is_young(const std::filesystem::path& path) {
   std::error_code failed;
@@ -150,8 +153,10 @@ bool LocalServer::wait(std::span<const std::weak_ptr<LocalSocket>> sockets, int 
                       .events = static_cast<short>(one->answer.empty() ? POLLIN : POLLOUT),
                       .revents = 0});
   const std::size_t first_socket = polled.size();
-  // Beyond the limit, who connects waits in the backlog. A negative descriptor is not polled.
-  const bool has_room = connections_.size() < max_connections;
+  // Beyond the limit, who connects waits in the backlog, and so does who connects while there is
+  // no descriptor for it. A negative descriptor is not polled.
+  const bool has_room =
+      connections_.size() < max_connections && now_ns() >= starvation_.next_try_ns();
   for (const auto& known : sockets) {
     const auto socket = known.lock();
     polled.push_back(
@@ -175,19 +180,26 @@ int LocalServer::next_timeout_ms(int timeout_ms) const {
     const std::int64_t left_ms = std::max<std::int64_t>(left.count(), 0);
     least = least < 0 ? left_ms : std::min(least, left_ms);
   }
+  if (const std::int64_t left_ns = starvation_.next_try_ns() - now_ns(); left_ns > 0) {
+    const std::int64_t left_ms = (left_ns + ns_per_ms - 1) / ns_per_ms;
+    least = least < 0 ? left_ms : std::min(least, left_ms);
+  }
   return static_cast<int>(least);
 }
 
 void LocalServer::accept(const std::shared_ptr<LocalSocket>& socket) {
   while (connections_.size() < max_connections) {
-    const int descriptor =
-        accept4(socket->descriptor(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (descriptor < 0) return;
-    if (!peer_of_this_user(descriptor)) {
-      close(descriptor);
+    const Accepted next = accept_next(socket->descriptor());
+    if (next.error != 0)
+      starvation_.failed(system_error(str("accepting at ", socket->path()), next.error), now_ns());
+    if (next.descriptor < 0) return;
+    starvation_.succeeded();
+    if (!peer_of_this_user(next.descriptor)) {
+      close(next.descriptor);
       continue;
     }
-    auto connection = std::make_unique<Connection>(descriptor, socket, Clock::now() + patience_);
+    auto connection =
+        std::make_unique<Connection>(next.descriptor, socket, Clock::now() + patience_);
     if (advance(*connection)) connections_.push_back(std::move(connection));
   }
 }

@@ -19,6 +19,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sys/accepting.h"
+
 namespace unisono::sys {
 
 // Both ends: the address of a path that is not too long for one; a socket that does not block; and
@@ -89,6 +91,7 @@ class LocalServer {
   TakeOver take_over_;  // empty: no request takes time
   std::chrono::milliseconds patience_;
   std::vector<std::unique_ptr<Connection>> connections_;
+  Starvation starvation_;
   std::vector<pollfd> polled_;  // of the wait that is under way
 };
 

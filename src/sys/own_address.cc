@@ -95,10 +95,17 @@ bool is_bridge(const char* interface) {
 
 bool can_lead_elsewhere(const ifaddrs& one) {
   if (one.ifa_addr == nullptr || (one.ifa_flags & IFF_UP) == 0) return false;
-  if ((one.ifa_flags & IFF_LOOPBACK) != 0) return false;
-  if (one.ifa_addr->sa_family == AF_INET) return true;
-  return one.ifa_addr->sa_family == AF_INET6 &&
+  // Hosts that announce their address by a routing protocol have it on the loopback interface.
+  if (one.ifa_addr->sa_family == AF_INET) return !is_loopback(one.ifa_addr);
+  return one.ifa_addr->sa_family == AF_INET6 && !is_loopback(one.ifa_addr) &&
          !IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(one.ifa_addr)->sin6_addr);
+}
+
+int order_of(const ifaddrs& one) {
+  const int family = one.ifa_addr->sa_family == AF_INET6 ? 1 : 0;
+  if ((one.ifa_flags & IFF_RUNNING) == 0) return 6 + family;
+  if (is_bridge(one.ifa_name)) return 4 + family;
+  return (one.ifa_flags & IFF_LOOPBACK) != 0 ? 2 + family : family;
 }
 
 std::vector<Candidate> candidates() {
@@ -110,9 +117,7 @@ std::vector<Candidate> candidates() {
     if (!can_lead_elsewhere(*one)) continue;
     auto host = text_of(one->ifa_addr);
     if (!host) continue;
-    const int order = (one->ifa_flags & IFF_RUNNING) == 0 ? 4 : is_bridge(one->ifa_name) ? 2 : 0;
-    out.push_back(
-        {order + (one->ifa_addr->sa_family == AF_INET6 ? 1 : 0), one->ifa_name, std::move(*host)});
+    out.push_back({order_of(*one), one->ifa_name, std::move(*host)});
   }
   std::ranges::stable_sort(out, {}, &Candidate::order);
   return out;

@@ -14,30 +14,30 @@
 
 #include "base/error.h"
 #include "base/try.h"
+#include "sys/accepting.h"
 #include "sys/real_socket.h"
-#include "sys/tcp_socket.h"
 #include "sys/waiting_room.h"
 
 namespace unisono::sys {
 namespace {
 
 // A socket that has been accepted, and no more than that.
-class Accepted {
+class Newcomer {
  public:
-  Accepted(int descriptor, const sockaddr_storage& from)
+  Newcomer(int descriptor, const sockaddr_storage& from)
       : descriptor_(descriptor), family_(from.ss_family) {
     if (family_ == AF_INET6)
       host_.v6 = reinterpret_cast<const sockaddr_in6&>(from).sin6_addr;
     else if (family_ == AF_INET)
       host_.v4 = reinterpret_cast<const sockaddr_in&>(from).sin_addr;
   }
-  Accepted(Accepted&& other) noexcept
+  Newcomer(Newcomer&& other) noexcept
       : descriptor_(std::exchange(other.descriptor_, -1)),
         family_(other.family_),
         host_(other.host_) {}
-  Accepted(const Accepted&) = delete;
-  Accepted& operator=(const Accepted&) = delete;
-  ~Accepted() {
+  Newcomer(const Newcomer&) = delete;
+  Newcomer& operator=(const Newcomer&) = delete;
+  ~Newcomer() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
 
@@ -121,7 +121,7 @@ class SocketListener final : public Listener {
   }
 
  private:
-  using Room = WaitingRoom<Accepted>;
+  using Room = WaitingRoom<Newcomer>;
   // In one turn of the loop, between two looks at who has answered.
   static constexpr int most_accepted = 64;
 
@@ -147,32 +147,24 @@ class SocketListener final : public Listener {
   // That there are too few descriptors is an error even where strangers made room: calls
   // that wait for a peer which finds none here must fail for this reason.
   Status accept_some(const Gate& gate) {
-    bool has_too_few = false;
+    int failed_with = 0;
     for (int accepted = 0; accepted < most_accepted;) {
       sockaddr_storage from{};
-      socklen_t bytes = sizeof from;
-      const int descriptor = accept4(listening_, reinterpret_cast<sockaddr*>(&from), &bytes,
-                                     SOCK_NONBLOCK | SOCK_CLOEXEC);
-      if (descriptor >= 0) {
+      const Accepted next = accept_next(listening_, &from);
+      if (next.descriptor >= 0) {
         ++accepted;
-        add(gate, Accepted(descriptor, from));
+        add(gate, Newcomer(next.descriptor, from));
         continue;
       }
-      const int why = errno;
-      if (why == EAGAIN) break;
-      // A connection that its maker gave up meanwhile is no error of the listener.
-      if (why == EINTR || why == ECONNABORTED || why == EPROTO) continue;
-      if (why == EMFILE && raise_descriptor_limit()) continue;
-      if (!has_waiting_connection(listening_)) break;
-      if (why != EMFILE) return system_error(str("accepting at ", address_.text()), why);
-      has_too_few = true;
+      if (next.error == 0) break;
+      failed_with = next.error;
       if (!room_.drop_oldest(world_.now_ns())) break;
     }
-    if (!has_too_few) return {};
-    return system_error(str("accepting at ", address_.text()), EMFILE);
+    if (failed_with == 0) return {};
+    return system_error(str("accepting at ", address_.text()), failed_with);
   }
 
-  void add(const Gate& gate, Accepted connection) {
+  void add(const Gate& gate, Newcomer connection) {
     const int descriptor = connection.get();
     set_least_readable(descriptor, std::max<std::size_t>(gate.answer_bytes({}), 1));
     const auto number = room_.add(gate, std::move(connection), world_.now_ns());

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/try.h"
+#include "sys/cross_memory.h"
 #include "sys/host.h"
 #include "sys/real_world.h"
 #include "sys/shared_memory.h"
@@ -78,6 +79,21 @@ Result<std::shared_ptr<std::byte>> RealWorld::share_memory(const std::string& na
 }
 
 void RealWorld::remove_shared_name(const std::string& name) { SharedMemory::unlink(name); }
+
+ProcessIdentity RealWorld::process() { return this_process(); }
+
+std::uint64_t RealWorld::address_of(void* data, std::size_t) {
+  return reinterpret_cast<std::uint64_t>(data);
+}
+
+std::byte* RealWorld::find_memory(const ProcessIdentity& owner, std::uint64_t address) {
+  return owner == this_process() ? reinterpret_cast<std::byte*>(address) : nullptr;
+}
+
+Status RealWorld::write_memory(const ProcessIdentity& owner, std::uint64_t address,
+                               std::span<const std::byte> bytes) {
+  return write_process_memory(owner.pid, address, bytes.data(), bytes.size());
+}
 
 std::string RealWorld::host_identity() { return sys::host_identity(); }
 

@@ -45,6 +45,11 @@ class RealWorld final : public World {
   Result<std::shared_ptr<std::byte>> share_memory(const std::string& name,
                                                   std::size_t bytes) override;
   void remove_shared_name(const std::string& name) override;
+  ProcessIdentity process() override;
+  std::uint64_t address_of(void* data, std::size_t bytes) override;
+  std::byte* find_memory(const ProcessIdentity& owner, std::uint64_t address) override;
+  Status write_memory(const ProcessIdentity& owner, std::uint64_t address,
+                      std::span<const std::byte> bytes) override;
   std::string host_identity() override;
   int processors() override;
 

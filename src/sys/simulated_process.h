@@ -49,6 +49,11 @@ class SimulatedWorld final : public World {
   void remove_shared_name(const std::string& name) override {
     simulation_.shared_memory_.erase({host_, name});
   }
+  ProcessIdentity process() override;
+  std::uint64_t address_of(void* data, std::size_t bytes) override;
+  std::byte* find_memory(const ProcessIdentity& owner, std::uint64_t address) override;
+  Status write_memory(const ProcessIdentity& owner, std::uint64_t address,
+                      std::span<const std::byte> bytes) override;
   std::string host_identity() override { return host_; }
   int processors() override { return 64; }  // more than ranks, as a rule
 

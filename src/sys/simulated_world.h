@@ -17,6 +17,7 @@
 #include <memory>
 #include <random>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -55,6 +56,8 @@ struct SimulationOptions {
   std::int64_t min_turn_ns = 100;
   std::int64_t max_turn_ns = 3'000;
   ProcessCosts costs;
+  // Its processes of one host load and store each other's memory, as the threads of a process do.
+  bool hosts_share_memory = false;
 };
 
 enum class Death { process, host };  // connections end; or the host goes silent
@@ -159,6 +162,15 @@ class Simulation {
   std::map<std::string, std::string> files_;
   // By host and name.
   std::map<std::pair<std::string, std::string>, std::shared_ptr<PrivateMemory>> shared_memory_;
+  // Memory that processes name to others, by its address there. The numbers are those of the order
+  // in which it was named, so that they are the same in each run.
+  struct NamedMemory {
+    std::int32_t pid = 0;
+    std::span<std::byte> bytes;
+  };
+  std::byte* find_memory(std::int32_t pid, std::uint64_t address, std::size_t bytes) const;
+  std::map<std::uint64_t, NamedMemory> named_memory_;
+  std::uint64_t next_address_ = std::uint64_t{1} << 32;
   std::vector<Event> events_;  // a heap, the next one at its front
   std::map<std::pair<int, int>, std::int64_t> cut_until_ns_;
   int running_ = 0;  // started tasks of living processes that have not ended

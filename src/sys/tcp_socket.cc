@@ -1,5 +1,8 @@
 #include "sys/tcp_socket.h"
 
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -11,9 +14,12 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
 
 #include "base/error.h"
+#include "sys/accepting.h"
 #include "sys/fork.h"
+#include "sys/real_socket.h"
 
 #ifdef __linux__
 #include <linux/sockios.h>
@@ -89,14 +95,9 @@ bool has_waiting_connection(int listener) {
 }
 
 Result<Socket> accept_one(const Socket& listener) {
-  const int accepted = accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (accepted >= 0) return Socket(accepted);
-  const int error = errno;
-  // The others are connections that their maker gave up meanwhile.
-  if (error == EAGAIN || error == EINTR || error == ECONNABORTED || error == EPROTO)
-    return Socket();
-  if (!has_waiting_connection(listener.get())) return Socket();
-  return system_error("accepting a connection", error);
+  const Accepted next = accept_next(listener.get());
+  if (next.error != 0) return system_error("accepting a connection", next.error);
+  return Socket(next.descriptor);
 }
 
 Result<bool> is_connected(const Socket& socket) {
@@ -134,6 +135,31 @@ bool is_unanswered(const Socket& socket) {
   socklen_t bytes = sizeof info;
   return getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
          info.tcpi_unacked > 0 && info.tcpi_retransmits >= most_repeats;
+}
+
+std::optional<Answered> answered(const Socket& socket) {
+  tcp_info info{};
+  socklen_t bytes = sizeof info;
+  if (getsockopt(socket.get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return std::nullopt;
+  return Answered{.all = info.tcpi_unacked == 0, .last_ms = info.tcpi_last_ack_recv};
+}
+
+bool is_link_down(const Socket& socket) {
+  const auto own = local_address(socket.get());
+  ifaddrs* all = nullptr;
+  if (!own.ok() || getifaddrs(&all) != 0) return false;
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(all, freeifaddrs);
+  for (const ifaddrs* one = all; one != nullptr; one = one->ifa_next) {
+    char host[NI_MAXHOST];
+    if (one->ifa_addr == nullptr) continue;
+    const auto family = one->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const socklen_t length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    if (getnameinfo(one->ifa_addr, length, host, sizeof host, nullptr, 0, NI_NUMERICHOST) == 0 &&
+        own->host == host)
+      return (one->ifa_flags & IFF_UP) == 0 || (one->ifa_flags & IFF_RUNNING) == 0;
+  }
+  return false;
 }
 
 bool discard_received(const Socket& socket) {

@@ -5,6 +5,7 @@
 #include <unisono/result.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <utility>
@@ -54,8 +55,7 @@ bool out_of_descriptors();
 // one does or not.
 bool has_waiting_connection(int listener);
 
-// The next connection that waits at a listener; no socket when there is none. An error is that
-// there is one and this process cannot have it.
+// The next connection that waits at a listener (accepting.h); no socket when there is none.
 Result<Socket> accept_one(const Socket& listener);
 // Whether a connect that was begun has succeeded; an error when it failed.
 Result<bool> is_connected(const Socket& socket);
@@ -69,6 +69,15 @@ std::optional<std::size_t> unacknowledged_bytes(const Socket& socket);
 // Whether what was sent has been repeated, for 0.6 s at least, and nothing of it acknowledged: not
 // even the kernel of the peer's host answers on this connection.
 bool is_unanswered(const Socket& socket);
+// The last answer of the peer's kernel on a connection.
+struct Answered {
+  bool all;              // It has acknowledged all that was sent.
+  std::int64_t last_ms;  // How long ago its last acknowledgement came.
+};
+// Nothing where the system cannot tell.
+std::optional<Answered> answered(const Socket& socket);
+// Whether the network interface of the socket's own address is down or has no link.
+bool is_link_down(const Socket& socket);
 // Reads and drops what has come; true when the peer has ended or the connection is broken.
 bool discard_received(const Socket& socket);
 

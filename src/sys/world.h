@@ -23,6 +23,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sys/process.h"
 #include "sys/scheduler.h"
 #include "sys/task.h"
 
@@ -181,6 +182,16 @@ class World {
   virtual Result<std::shared_ptr<std::byte>> share_memory(const std::string& name,
                                                           std::size_t bytes) = 0;
   virtual void remove_shared_name(const std::string& name) = 0;
+  // Which of the processes of this host this is.
+  virtual ProcessIdentity process() = 0;
+  // The address at which the other processes of this host name memory of this one.
+  virtual std::uint64_t address_of(void* data, std::size_t bytes) = 0;
+  // Where this process loads and stores memory of `owner`. Null: it has other memory than `owner`.
+  virtual std::byte* find_memory(const ProcessIdentity& owner, std::uint64_t address) = 0;
+  // Copies into memory of another process of this host, which does nothing for it. An environment
+  // error if that process has ended, has no such memory or does not allow it.
+  virtual Status write_memory(const ProcessIdentity& owner, std::uint64_t address,
+                              std::span<const std::byte> bytes) = 0;
   // The same for two processes exactly if they can share memory.
   virtual std::string host_identity() = 0;
   // Of this host, that its processes may use.

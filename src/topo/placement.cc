@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/try.h"
 
 namespace unisono::topo {
 
@@ -66,6 +67,44 @@ Result<Placement> Placement::from_nodes(std::span<const int> node_of_rank) {
   for (std::size_t node = 0; node < used.size(); ++node)
     if (!used[node]) return misuse("node ", node, " of ", nodes, " has no rank");
   return Placement({node_of_rank.begin(), node_of_rank.end()}, nodes);
+}
+
+Result<Placement> Placement::with(Levels levels) const {
+  Placement out = *this;
+  out.levels_ = nullptr;
+  if (levels.empty()) return out;
+  if (levels.nodes() != nodes())
+    return misuse("the levels are those of ", levels.nodes(), " nodes, and the ranks are on ",
+                  nodes(), "; they must be of the same nodes");
+  out.levels_ = std::make_shared<const Levels>(std::move(levels));
+  return out;
+}
+
+Result<Placement> Placement::near(std::span<const int> node_of_rank, const Levels& levels) {
+  const std::vector<int> order = levels.near_order();
+  std::vector<int> number_of(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    number_of[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+  std::vector<int> renumbered;
+  for (const int node : node_of_rank) {
+    if (node < 0 || node >= levels.nodes())
+      return misuse("node number ", node, " is out of range: there are levels of nodes 0 to ",
+                    levels.nodes() - 1);
+    renumbered.push_back(number_of[static_cast<std::size_t>(node)]);
+  }
+  UNISONO_ASSIGN(const Placement placement, from_nodes(renumbered));
+  return placement.with(levels.of(order));
+}
+
+Placement Placement::one_rank_per_node() const {
+  Placement out = uniform(nodes(), 1);
+  out.levels_ = levels_;
+  return out;
+}
+
+const Levels& Placement::levels() const {
+  static const Levels none;
+  return levels_ ? *levels_ : none;
 }
 
 bool Placement::is_uniform() const {

@@ -1,10 +1,14 @@
-// Which node each rank is on: all that the algorithms need to know of a cluster.
+// Which node each rank is on, and where nodes are: all that the algorithms need to know of a
+// cluster.
 #pragma once
 
 #include <unisono/result.h>
 
+#include <memory>
 #include <span>
 #include <vector>
+
+#include "topo/levels.h"
 
 namespace unisono::topo {
 
@@ -19,6 +23,13 @@ class Placement {
   static Result<Placement> blocks(std::span<const int> ranks_per_node);
   // node_of_rank[r] in 0 .. nodes-1, every node used.
   static Result<Placement> from_nodes(std::span<const int> node_of_rank);
+  // The same on nodes with levels, numbered anew so that those of a unit follow each other: what
+  // goes from node to node in order leaves each unit once.
+  static Result<Placement> near(std::span<const int> node_of_rank, const Levels& levels);
+  // The same with levels, of as many nodes or none.
+  Result<Placement> with(Levels levels) const;
+  // Each node's first rank alone: rank i is the one on node i.
+  Placement one_rank_per_node() const;
 
   int ranks() const { return static_cast<int>(node_of_.size()); }
   int nodes() const { return static_cast<int>(first_.size()) - 1; }
@@ -36,6 +47,10 @@ class Placement {
   int max_ranks_on_a_node() const;
   // If rank r is on node r / n for some n, that n; otherwise 0.
   int ranks_per_node() const { return ranks_per_node_; }
+  // Empty where nothing is known.
+  const Levels& levels() const;
+  // Of a message between ranks of different nodes (Levels).
+  int levels_left(int a, int b) const { return levels().left_between(node_of(a), node_of(b)); }
 
  private:
   explicit Placement(std::vector<int> node_of_rank, int nodes);
@@ -44,7 +59,8 @@ class Placement {
   std::vector<int> local_index_;  // by rank
   std::vector<int> order_;        // ranks, node after node
   int ranks_per_node_ = 0;
-  std::vector<int> first_;  // by node, where it starts in order_; one more at the end
+  std::vector<int> first_;                // by node, where it starts in order_; one more at the end
+  std::shared_ptr<const Levels> levels_;  // null: none
 };
 
 }  // namespace unisono::topo

@@ -68,8 +68,10 @@ std::string describe(const Waiting& waiting) {
       return str("rank ", waiting.peer, " to finish using this rank's memory");
   }
   if (waiting.is_of_another_call) append(what, ", but what has come is of another call,");
-  return str(what, " on channel ", waiting.channel, ", at step ", waiting.step, " of thread block ",
-             waiting.thread_block, ", tile ", waiting.tile);
+  append(what, str(" on channel ", waiting.channel));
+  if (waiting.thread_block < 0) return what;
+  return str(what, ", at step ", waiting.step, " of thread block ", waiting.thread_block, ", tile ",
+             waiting.tile);
 }
 
 void Entry::set_plan(std::string_view name) {

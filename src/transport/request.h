@@ -44,8 +44,4 @@ std::string describe(const ConnectionKey& key);
 // This process has no descriptor left for a connection: not the peer's fault.
 Error no_descriptors(int self, int peer, const Error& why);
 
-// A connection that has needed one for so long fails. Much shorter than any useful deadline, so
-// that a call fails for this reason and not because a peer could not connect.
-inline constexpr std::int64_t most_without_descriptors_ns = 1'000'000'000;
-
 }  // namespace unisono::transport

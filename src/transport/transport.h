@@ -63,12 +63,13 @@
 //   withdrawal      A fence: no byte of the peer lands, and none is read for it, after withdraw(),
 //                   abort() or the destructor has returned, also of a put or a get that is under
 //                   way. The memory may then be freed. So may, after abort() or the destructor, the
-//                   destinations of this end's own gets.
+//                   destinations of this end's own gets, and the sources of its puts.
 //                   A peer whose process is stopped in the middle of a copy is waited for only so
 //                   long: it is logged, the connection fails, and that copy may end later.
 //                   - Exposed.NothingLandsAfterWithdrawal
 //                   - Exposed.MemoryMayBeFreedAfterAbort
 //                   - Exposed.NoneOfManyPutsLandsAfterAbort
+//                   - Put.SourcesMayBeFreedAfterAbort
 //                   - Get.ReadsNothingAfterWithdrawal
 //                   - Get.MemoryMayBeFreedAfterItsOwnersAbort
 //                   - Get.NothingLandsAfterTheGettersAbort

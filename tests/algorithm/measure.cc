@@ -16,9 +16,11 @@ namespace {
 struct Chain {
   std::int64_t messages = 0;
   std::int64_t crossings = 0;
+  double longer_us = 0;
   void follow(const Chain& other) {
     messages = std::max(messages, other.messages);
     crossings = std::max(crossings, other.crossings);
+    longer_us = std::max(longer_us, other.longer_us);
   }
 };
 
@@ -78,6 +80,8 @@ class Measurement {
             .bytes_reduced = *std::max_element(reduced_.begin(), reduced_.end())};
   }
 
+  double longer_us() const { return longest_.longer_us; }
+
  private:
   using Connection = std::tuple<int, int, int>;  // sender, receiver, channel
 
@@ -112,7 +116,12 @@ class Measurement {
     if (plan::reduces(step.operation))
       reduced_[rank] += bytes * static_cast<double>(std::max<std::size_t>(step.peers.size(), 1));
     if (plan::sends(step.operation)) {
-      const Chain message{chain.messages + 1, chain.crossings + (crosses ? 1 : 0)};
+      const double longer_us =
+          crosses
+              ? placement_.levels().longer_us(placement_.levels_left(block.rank, code.send_peer))
+              : 0;
+      const Chain message{chain.messages + 1, chain.crossings + (crosses ? 1 : 0),
+                          chain.longer_us + longer_us};
       block.departing->push_back(message);
       ++messages_sent_[rank];
       longest_.follow(message);
@@ -141,6 +150,12 @@ class Measurement {
 
 Cost measure(const plan::Plan& plan, const topo::Placement& placement, double block_bytes) {
   return Measurement(plan, placement, block_bytes).run();
+}
+
+double measured_longer_us(const plan::Plan& plan, const topo::Placement& placement) {
+  Measurement measurement(plan, placement, 1);
+  measurement.run();
+  return measurement.longer_us();
 }
 
 std::vector<plan::Operation> operations_of(const plan::ThreadBlock& thread_block) {

@@ -12,6 +12,8 @@ namespace unisono::algorithm {
 // chains, `steps` is the longest, and `steps_inter_node` the most crossings of nodes of any.
 // A plan that does not end is a test failure.
 Cost measure(const plan::Plan& plan, const topo::Placement& placement, double block_bytes);
+// What messages that leave units of the levels take longer, on the chain where that is most.
+double measured_longer_us(const plan::Plan& plan, const topo::Placement& placement);
 
 // The operations of a thread block, loops unrolled.
 std::vector<plan::Operation> operations_of(const plan::ThreadBlock& thread_block);

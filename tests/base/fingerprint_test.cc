@@ -61,15 +61,23 @@ TEST(CallId, IsToldByWhatDiffers) {
   EXPECT_EQ(told({pack({.collective = Collective::barrier}), 4, plan}), "all_gather of 5 int8");
   EXPECT_EQ(told({what, 5, plan}), "all_gather of 5 int8, as call 4");
   EXPECT_EQ(told({what, 4, 1}), "all_gather of 5 int8, by plan mine, ll, 3 channels");
+  EXPECT_EQ(told({what, 4, plan_id("mine", 0x1234, Protocol::ll, 3, Place::device)}),
+            "all_gather of 5 int8, by plan mine, ll, 3 channels, on the host");
+  // It comes from a peer.
+  EXPECT_EQ(describe_call({.what = what, .number = 4, .plan = ~0U}, call),
+            "all_gather of 5 int8, by plan an unknown plan (ffffffff), in an unknown place");
 }
 
-TEST(PlanId, TellsNamesDigestsProtocolsAndChannelsApart) {
+TEST(PlanId, TellsNamesDigestsProtocolsChannelsAndPlacesApart) {
   std::set<std::uint32_t> ids;
   for (const char* name : {"ring", "two_shot"})
     for (const std::uint64_t digest : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 63})
       for (const Protocol protocol : {Protocol::simple, Protocol::ll, Protocol::ll128})
-        for (const int channels : {1, 2, 64}) ids.insert(plan_id(name, digest, protocol, channels));
-  EXPECT_EQ(ids.size(), 2U * 3 * 3 * 3);
+        for (const int channels : {1, 2, 64})
+          for (const Place place :
+               {Place::host, Place::device, Place::copy_engines, Place::staged, Place::mixed})
+            ids.insert(plan_id(name, digest, protocol, channels, place));
+  EXPECT_EQ(ids.size(), 2U * 3 * 3 * 3 * 5);
   EXPECT_EQ(describe_plan(plan_id("ring", 0, Protocol::simple, 1)), "ring, simple, 1 channel");
 }
 

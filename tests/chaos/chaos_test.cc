@@ -78,17 +78,19 @@ TEST(Chaos, WhatIsStruckIsBlamedAndTheOthersGoOn) {
 // split already; an abort that keeps ranks from a split, and these hold up others; a queued call
 // that could not start because a connection had ended, and whose half looked complete; a rank that
 // others hold up until its deadline, when it awaits one that has long died; a notice of one-sided
-// steps that its connection did not take at once (914, 926, 993).
+// steps that its connection did not take at once (914, 926, 993); an abort while ranks wait for
+// signals alone (619).
 TEST(Chaos, SeedsThatOnceWentWrongPass) {
-  for (const std::uint64_t seed : {624, 733, 914, 926, 993, 1190, 100718, 101512, 101703, 106490,
-                                   105770, 111599, 124528, 1079885, 5157973})
+  for (const std::uint64_t seed : {619, 624, 733, 914, 926, 993, 1190, 100718, 101512, 101703,
+                                   106490, 105770, 111599, 124528, 1079885, 5157973})
     ASSERT_EQ(story_of(seed, {}), "") << seed;
 }
 
 // A rank that leaves after a split while another's connection to it waits for its greeting; a call
-// and an exchange of others whose deadlines end together.
+// and an exchange of others whose deadlines end together; calls that take so slow a network longer
+// than their timeout.
 TEST(Chaos, SeedsOfEightRanksThatOnceWentWrongPass) {
-  for (const std::uint64_t seed : {47203592, 47201857, 47203984})
+  for (const std::uint64_t seed : {47203592, 47201857, 47203984, 1201013})
     ASSERT_EQ(story_of(seed, {.ranks = 8}), "") << seed;
 }
 

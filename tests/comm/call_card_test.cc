@@ -42,14 +42,11 @@ TEST(CallCards, AreAlikeOrBothAreNamed) {
 
 TEST(CallCards, TellWhereACallRuns) {
   CallCard other = card();
-  other.place = CallCard::Place::device;
+  other.plan = plan_id("ring", 0, Protocol::ll, 2, Place::device);
   EXPECT_EQ(said(other),
-            "ranks disagree on call 4 of communicator 9: rank 0 calls all_gather of 5 int8, on the "
-            "host; rank 2 calls all_gather of 5 int8, on the device");
-  other.place = static_cast<CallCard::Place>(77);  // it comes from a peer
-  EXPECT_EQ(said(other),
-            "ranks disagree on call 4 of communicator 9: rank 0 calls all_gather of 5 int8, on the "
-            "host; rank 2 calls all_gather of 5 int8, in an unknown place");
+            "ranks disagree on call 4 of communicator 9: rank 0 calls all_gather of 5 int8, by "
+            "plan ring, ll, 2 channels, on the host; rank 2 calls all_gather of 5 int8, by plan "
+            "ring, ll, 2 channels, on the device");
 }
 
 }  // namespace

@@ -25,6 +25,19 @@ TEST(Explain, FitsATerminalOf80Columns) {
     }
 }
 
+TEST(Explain, OfLevelsFitsATerminalOf80Columns) {
+  const std::vector<topo::Levels::Span> spans{{"rack", 2, 12'000}, {"zone", 8, 28'000}};
+  Selection selection(
+      topo::Placement::uniform(32, 8).with(topo::Levels::of_spans(32, spans).value()).value(),
+      host_model(transport::FifoOptions{}));
+  for (const Collective collective : {Collective::all_reduce, Collective::all_gather}) {
+    auto found = selection.explain(collective, (1 << 20) + 12345);
+    ASSERT_TRUE(found.ok());
+    std::istringstream lines(found->text());
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80U) << line;
+  }
+}
+
 TEST(Explain, NamesThePlanTheRowAndAllCandidates) {
   Selection selection = selection_of(2, 4);
   auto text = selection.explain(Collective::all_reduce, 1 << 20);

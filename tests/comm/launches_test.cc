@@ -1,5 +1,5 @@
 // What the record says of calls on streams, from looks at them.
-#include "comm/run/launches.h"
+#include "comm/run/call_log.h"
 
 #include <gtest/gtest.h>
 

@@ -49,8 +49,11 @@ class NoExecution : public engine::Execution {
 
 // An engine's plans, none of which can run.
 Plans plans_of_gpus(int rank) {
-  return {Selection(topo::Placement::uniform(1, 2), host_model(transport::FifoOptions{})), rank,
-          engine::gpu::limits().operations, 4,
+  return {Selection(topo::Placement::uniform(1, 2), host_model(transport::FifoOptions{})),
+          Place::device,
+          rank,
+          engine::gpu::limits().operations,
+          4,
           [](const Plans::Program&) -> Result<std::unique_ptr<engine::Execution>> {
             return std::unique_ptr<engine::Execution>(std::make_unique<NoExecution>());
           }};
@@ -182,10 +185,10 @@ TEST(Plans, RegisteredOnesOfOneNameAreToldApart) {
     const auto read = read_registration(std::span(&text, 1), 0, 2, 4, 0, UINT64_MAX);
     ASSERT_TRUE(read.ok()) << read.error().describe();
     ASSERT_TRUE(read->plan.staged);
-    ids.insert({read->plan.id(), read->plan.staged->id()});
+    ids.insert({read->plan.id(Place::host), read->plan.staged->id(Place::host)});
     const auto again = read_registration(std::span(&text, 1), 1, 2, 4, 0, UINT64_MAX);
     ASSERT_TRUE(again.ok()) << again.error().describe();
-    EXPECT_EQ(again->plan.id(), read->plan.id()) << "the same on all ranks";
+    EXPECT_EQ(again->plan.id(Place::host), read->plan.id(Place::host)) << "the same on all ranks";
   }
   EXPECT_EQ(ids.size(), 4U);
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/str.h"
+#include "sys/real_world.h"
 
 namespace unisono::comm {
 namespace {
@@ -15,9 +16,10 @@ std::string unique_name() {
 }
 
 TEST(Signals, AreCountedForEachPairAndNumber) {
+  const auto world = std::move(*sys::RealWorld::create());
   const std::string name = unique_name();
-  auto first = Signals::open(name, 0, {0, 2}, 3);
-  auto second = Signals::open(name, 2, {0, 2}, 3);
+  auto first = Signals::open(*world, name, 0, {0, 2}, 3);
+  auto second = Signals::open(*world, name, 2, {0, 2}, 3);
   ASSERT_TRUE(first.ok() && second.ok());
   (*first)->all_have_joined();
   const auto takes = [&](Signals& of, int peer, int number, std::uint64_t count) {
@@ -38,7 +40,12 @@ TEST(Signals, AreCountedForEachPairAndNumber) {
   EXPECT_TRUE((*first)->signal(2, 5).ok());
   const SignalWait twice[] = {{.peer = 0, .signal = 5}, {.peer = 0, .signal = 5}};
   EXPECT_FALSE(*(*second)->try_take(twice));
+  const SignalWait both[] = {{.peer = 0, .signal = 5}, {.peer = 2, .signal = 7}};
+  const auto missing = (*second)->find_missing(both);
+  ASSERT_TRUE(missing);
+  EXPECT_EQ(std::pair(missing->peer, missing->signal), std::pair(2, 7));
   EXPECT_TRUE((*first)->signal(2, 5).ok());
+  EXPECT_FALSE((*second)->find_missing(twice));
   EXPECT_TRUE(*(*second)->try_take(twice));
   // To itself.
   EXPECT_TRUE((*second)->signal(2, 63).ok());
@@ -46,7 +53,8 @@ TEST(Signals, AreCountedForEachPairAndNumber) {
 }
 
 TEST(Signals, ReachRanksOfTheHostOnly) {
-  auto made = Signals::open(unique_name(), 0, {0, 2}, 3);
+  const auto world = std::move(*sys::RealWorld::create());
+  auto made = Signals::open(*world, unique_name(), 0, {0, 2}, 3);
   ASSERT_TRUE(made.ok());
   (*made)->all_have_joined();
   const Status far = (*made)->signal(1, 0);
@@ -58,7 +66,7 @@ TEST(Signals, ReachRanksOfTheHostOnly) {
     ASSERT_FALSE(wrong.ok());
     EXPECT_EQ(wrong.error().kind, ErrorKind::misuse);
   }
-  EXPECT_FALSE(Signals::open("no/such/place", 0, {0}, 1).ok());
+  EXPECT_FALSE(Signals::open(*world, "no/such/place", 0, {0}, 1).ok());
 }
 
 }  // namespace

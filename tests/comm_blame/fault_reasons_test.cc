@@ -60,8 +60,8 @@ TEST(FaultRows, EveryReasonToSuspectARankHasASentence) {
        "rank 1 answers, but is not in a call of this communicator; rank 0 has waited for it for 2 "
        "s: the {text}"},
       {Reason::waits,
-       "rank 1 answers and waits in a call itself, and no rank is known to be stopped; rank 0 has "
-       "waited for it for 2 s: the {text}"},
+       "rank 0 waits in send to rank 1 (call 7), which answers and waits in a call itself, and no "
+       "rank is known to be stopped; rank 0 has waited for it for 2 s: the {text}"},
       {Reason::mismatch, "the {text}"},
       {Reason::link,
        "the connection between rank 0 and rank 1 is broken, though both answer: the {text}"},
@@ -73,7 +73,7 @@ TEST(FaultRows, EveryReasonToSuspectARankHasASentence) {
     all.add(Suspicion{.reason = row.reason,
                       .culprit = 1,
                       .finder = 0,
-                      .call = 7,
+                      .waits = {.what = CallWait::What::send, .call = 7},
                       .waited_ms = 2000,
                       .text = "the {text}"});
     EXPECT_EQ(all.verdict().message, sentences.at(row.reason));

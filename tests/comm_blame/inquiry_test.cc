@@ -46,14 +46,16 @@ Suspicion random_suspicion(std::mt19937_64& random, int members) {
                             0, static_cast<std::uint32_t>(random() % 3), random() % 2 == 0);
   out.finder = (out.culprit + 1 + static_cast<int>(random() % (ranks - 1))) % members;
   out.collectives = random() % 2;
-  out.call = static_cast<std::int64_t>(random() % 3) - 1;
+  out.waits = {.what = CallWait::What::send, .call = static_cast<std::int64_t>(random() % 3) - 1};
+  if (random() % 2 == 0) out.itself = {.what = CallWait::What::receive, .peer = 1, .call = 3};
   return out;
 }
 
 bool same(std::span<const Suspicion> a, std::span<const Suspicion> b) {
   const auto words = [](const Suspicion& one) {
     return str(static_cast<int>(one.reason), one.is_overdue, " ", one.collectives, " ", one.culprit,
-               " ", one.finder, " ", one.call, " ", one.waited_ms, " ", one.text);
+               " ", one.finder, " ", pack(one.waits), " ", pack(one.itself), " ", one.waited_ms,
+               " ", one.text);
   };
   return std::ranges::equal(a, b, {}, words, words);
 }
@@ -132,7 +134,7 @@ TEST(Suspicions, TwoRanksThatFindEachOtherGoneHaveABrokenLink) {
 
 TEST(Suspicions, ARankThatLeftIsNamedWithTheCallThatNeededIt) {
   Suspicion left = suspicion(Reason::left, 1, 0);
-  left.call = 7;
+  left.waits.call = 7;
   Suspicions all;
   all.add(left);
   const Error verdict = all.verdict();
@@ -177,17 +179,17 @@ TEST(CallReport, TravelsWholeAndIsChecked) {
       encode(CallReport{.is_in_call = true,
                         .number = 7,
                         .call = {.what = 0x1234, .number = 7, .plan = 0x5678},
-                        .waits_for = 2});
+                        .waits = {.what = CallWait::What::send, .peer = 2, .call = 5}});
   const auto decoded = decode_call_report(bytes, 3);
   ASSERT_TRUE(decoded.ok());
   EXPECT_TRUE(decoded->is_in_call);
   EXPECT_EQ(decoded->number, 7U);
   EXPECT_EQ(decoded->call, (CallId{.what = 0x1234, .number = 7, .plan = 0x5678}));
-  EXPECT_EQ(decoded->waits_for, 2);
+  EXPECT_EQ(decoded->waits, (CallWait{.what = CallWait::What::send, .peer = 2, .call = 5}));
   EXPECT_FALSE(decoded->has_left);
   EXPECT_FALSE(decode_call_report(bytes, 2).ok());
   EXPECT_TRUE(decode_call_report(encode(CallReport{.has_left = true}), 3)->has_left);
-  EXPECT_FALSE(decode_call_report(encode(CallReport{true, true, 7, {}, 2}), 3).ok())
+  EXPECT_FALSE(decode_call_report(encode(CallReport{true, true, 7, {}, {}}), 3).ok())
       << "in a call of a communicator that it has left";
   EXPECT_FALSE(decode_call_report(std::span(bytes).first(bytes.size() - 1), 3).ok());
 }
@@ -277,6 +279,10 @@ class Cast {
     co_await pause;
   }
 
+  static CallWait wait_of(int rank, int peer) {
+    return {.what = CallWait::What::send, .peer = peer, .call = 100 + rank};
+  }
+
   // As Scheduler does.
   sys::Task<void> wait_in_call(GroupExchange& group, int rank) {
     sys::World& world = simulation_.world(rank);
@@ -311,7 +317,9 @@ class Cast {
                                 .waited_ns = now_ns - began_ns,
                                 .is_overdue = 2 * (now_ns - began_ns) >= timeout_ns,
                                 .seen = seen_of(peer, ended),
-                                .text = str("a message of rank ", peer)});
+                                .text = str("a message of rank ", peer),
+                                .waits = wait_of(rank, peer)});
+        group.call_state().waits = pack(mine.awaited.front().waits);
       }
       is_inquiry = is_over || has_ended || group.call_state().is_inquiry_open;
       if (is_inquiry) {
@@ -473,8 +481,19 @@ TEST(SimulatedInquiry, OnACycleAllNameTheSame) {
     scene.options.seed = seed;
     Cast members(scene);
     EXPECT_GE(members.agreed(after_timeout_ns), 0) << "seed " << seed;
-    EXPECT_NE(members.text().find("waits in a call itself"), std::string::npos) << members.text();
+    EXPECT_NE(members.text().find("which itself waits in send to rank "), std::string::npos)
+        << members.text();
   }
+}
+
+TEST(SimulatedInquiry, OfTwoMembersThatOnlySendToEachOtherNamesBothCalls) {
+  Scene scene{.members = 2, .waits_for = ring(2)};
+  Cast members(scene);
+  const int culprit = members.agreed(after_timeout_ns), finder = 1 - culprit;
+  EXPECT_TRUE(members.text().starts_with(
+      str("rank ", finder, " waits in send to rank ", culprit, " (call ", 100 + finder,
+          "), which itself waits in send to rank ", finder, " (call ", 100 + culprit, ")")))
+      << members.text();
 }
 
 }  // namespace

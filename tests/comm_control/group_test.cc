@@ -164,10 +164,10 @@ TEST(ControlGroup, AMemberThatEndsIsSeenByWhoWatchesIt) {
 TEST(ControlGroup, AMemberTellsWhichCallsItMade) {
   constexpr int p = 8;
   constexpr int asked = 5;  // member 0 has no link to it from the bootstrap
-  const CallId first{.what = pack({.collective = Collective::all_gather, .count = 4}),
+  const CallId first{.what = unisono::pack({.collective = Collective::all_gather, .count = 4}),
                      .number = 0,
                      .plan = plan_id("ring", 0, Protocol::simple, 1)};
-  const CallId second{.what = pack({.collective = Collective::barrier}),
+  const CallId second{.what = unisono::pack({.collective = Collective::barrier}),
                       .number = 1,
                       .plan = plan_id("star", 0, Protocol::simple, 1)};
   auto results = bootstrap_all(p);

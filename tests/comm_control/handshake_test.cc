@@ -121,6 +121,10 @@ INSTANTIATE_TEST_SUITE_P(
                               [](Server& server, const Bytes& challenge) {
                                 return with(honest(server, challenge), 4, 9);
                               }},
+                    Dishonest{"another_keys_number",
+                              [](Server& server, const Bytes& challenge) {
+                                return with(honest(server, challenge), 6, 1);
+                              }},
                     Dishonest{"a_downgrade",
                               [](Server& server, const Bytes& challenge) {
                                 return with(honest(server, challenge), 5, 1);
@@ -150,7 +154,7 @@ TEST(Handshake, WhoWaitsForALongerChallengeLearnsThatTheVersionsDiffer) {
 struct DishonestServer {
   const char* name;
   std::function<Bytes(const Bytes& answer)> welcome;
-  int version = 4;
+  int version = 5;
   Refusal refusal = Refusal::secret;
 };
 

@@ -28,7 +28,8 @@ sys::Task<void> pause_until(sys::World& world, std::int64_t time_ns) {
 sys::Task<Status> wait_in_a_call(GroupExchange& group) {
   sys::World& world = group.node()->world();
   group.call_state().calls.store(1, std::memory_order_relaxed);
-  group.call_state().waits_for.store(lost, std::memory_order_relaxed);
+  group.call_state().waits.store(pack({.what = CallWait::What::receive, .peer = lost}),
+                                 std::memory_order_relaxed);
   while (world.now_ns() < 10 * exchange_ns) {
     const std::optional<Error> told = co_await group.look();
     if (told) co_return Status(*told);

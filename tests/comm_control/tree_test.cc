@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "base/str.h"
+#include "base/wire.h"
 #include "comm/control/members.h"
 #include "comm/join/roster.h"
+#include "topo/levels.h"
 
 namespace unisono::comm {
 namespace {
@@ -119,6 +121,91 @@ TEST(Roster, KeepsRandomLayouts) {
     EXPECT_EQ(roster->least(), least);
     EXPECT_EQ(roster->cache_kib(), cache_kib);
   }
+}
+
+SelfDescription placed(int host, const std::string& location, bool is_launchers = false) {
+  return {.host = str("host", host), .location = location, .location_is_launchers = is_launchers};
+}
+
+TEST(Roster, HasTheLocationOfEachNode) {
+  std::vector<SelfDescription> ranks;
+  for (int rank = 0; rank < 12; ++rank)
+    ranks.push_back(placed(rank / 2, str("rack=r", rank / 4, ",zone=z1")));
+  Census census = census_of(ranks, Key{});
+  const auto received = decode_census(encode(census), 12, false);
+  ASSERT_TRUE(received.ok()) << received.error().message;
+  EXPECT_EQ(received->runs, census.runs);
+  EXPECT_EQ(*census.settle_locations(), "");
+  const auto roster = Roster::decode(Roster(census).encode(), 12);
+  ASSERT_TRUE(roster.ok());
+  const std::vector<Roster::Located> expected{
+      {2, "rack=r0,zone=z1"}, {2, "rack=r1,zone=z1"}, {2, "rack=r2,zone=z1"}};
+  EXPECT_EQ(roster->located(), expected);
+  EXPECT_TRUE(Roster(census_of({placed(0, ""), placed(1, "")}, Key{})).located().empty());
+}
+
+std::string error_of(const std::vector<SelfDescription>& ranks) {
+  Census census = census_of(ranks, Key{});
+  const auto settled = census.settle_locations();
+  if (settled.ok()) return "no error";
+  EXPECT_EQ(settled.error().kind, ErrorKind::misuse);
+  return settled.error().message;
+}
+
+TEST(Roster, UnlikeLocationsNameBothRanks) {
+  EXPECT_EQ(error_of({placed(0, "rack=a"), placed(1, "rack=b"), placed(2, "rack=b,zone=z")}),
+            "UNISONO_LEVELS: the levels are 'rack=a' on rank 0 and 'rack=b,zone=z' on rank 2; all "
+            "ranks must name the same levels in the same order with the same times");
+  EXPECT_EQ(error_of({placed(0, "rack=a"), placed(1, "")}),
+            "UNISONO_LEVELS: the levels are 'rack=a' on rank 0 and none on rank 1; all ranks must "
+            "name the same levels in the same order with the same times");
+  EXPECT_EQ(error_of({placed(0, "rack=a+1us"), placed(1, "rack=a+2us")}),
+            "UNISONO_LEVELS: the levels are 'rack=a+1us' on rank 0 and 'rack=a+2us' on rank 1; all "
+            "ranks must name the same levels in the same order with the same times");
+  EXPECT_EQ(error_of({placed(0, "rack=a"), placed(1, "rack=b"), placed(0, "rack=b")}),
+            "UNISONO_LEVELS: the levels are 'rack=a' on rank 0 and 'rack=b' on rank 2, which are "
+            "on one node; ranks of a node must be in the same units");
+  // What a hostile rank may send.
+  EXPECT_EQ(error_of({placed(0, "rack=a"), placed(1, "rack")}),
+            "UNISONO_LEVELS of rank 1: 'rack' is not LEVEL=UNIT; write rack=r12,zone=z3 or "
+            "rack=r12+12us,zone=z3+28us");
+}
+
+TEST(Roster, UnlikeLocationsOfALauncherAreDropped) {
+  Census census = census_of({placed(0, "leaf=a", true), placed(1, "leaf=b,core=c", true)}, Key{});
+  const auto dropped = census.settle_locations();
+  ASSERT_TRUE(dropped.ok());
+  EXPECT_EQ(*dropped,
+            "the levels are 'leaf=a' on rank 0 and 'leaf=b,core=c' on rank 1; all ranks must name "
+            "the same levels in the same order with the same times");
+  EXPECT_TRUE(Roster(census).located().empty());
+  EXPECT_EQ(error_of({placed(0, "leaf=a", true), placed(1, "rack=a")}).substr(0, 15),
+            "UNISONO_LEVELS:");
+}
+
+// Every prefix, and every byte changed: refused, or a roster whose locations are those of its
+// nodes.
+TEST(Roster, MalformedLocationsAreRefused) {
+  const Census census = census_of({placed(0, "rack=a"), placed(1, "rack=b")}, Key{});
+  const std::vector<std::byte> good = Roster(census).encode();
+  for (std::size_t bytes = 0; bytes < good.size(); ++bytes)
+    EXPECT_FALSE(Roster::decode(std::span(good).first(bytes), 2).ok()) << bytes;
+  int refused = 0;
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::vector<std::byte> bad = good;
+    bad[i] = std::byte{0xff};
+    const auto roster = Roster::decode(bad, 2);
+    refused += !roster.ok();
+    if (!roster.ok()) continue;
+    std::uint32_t nodes = 0;
+    for (const Roster::Located& one : roster->located()) nodes += one.nodes;
+    EXPECT_EQ(nodes, static_cast<std::uint32_t>(roster->nodes())) << i;
+  }
+  EXPECT_GT(refused, 0);
+  WireWriter too_long;
+  too_long.raw(std::span(good).first(good.size() - 14));
+  too_long.text(std::string(topo::max_location_bytes + 1, 'a'));
+  EXPECT_FALSE(Roster::decode(too_long.bytes(), 2).ok());
 }
 
 TEST(Roster, OfRegularLayoutsIsShort) {

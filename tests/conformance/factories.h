@@ -5,6 +5,7 @@
 
 #include "conformance/emulated.h"
 #include "conformance/harness.h"
+#include "support/demanding_provider.h"
 #include "transport/interpose/transport.h"
 #include "transport/ofi/transport.h"
 #include "transport/shm/transport.h"
@@ -49,22 +50,42 @@ inline Factory on_rails(std::string name, Factory inner, int rails) {
   return inner;
 }
 
+struct OfiProvider {
+  const char* name;  // libfabric's
+  const char* factory;
+  bool inside_a_process = true;
+  bool across_processes = true;
+  bool pins_memory = false;
+};
+
 // libfabric's transport, by each of its providers that works here; ofi_providers_test.cc says which
 // do not. The provider `shm` joins processes alone, so it passes the tests of two processes; the
-// rules that this project's part keeps are tested over the other one, too.
-inline constexpr std::array ofi_providers{"tcp;ofi_rxm", "shm"};
+// rules that this project's part keeps are tested over the other ones, too.
+inline constexpr std::array<OfiProvider, 3> ofi_providers{{
+    {.name = "tcp;ofi_rxm", .factory = "ofi_tcp"},
+    {.name = "shm", .factory = "ofi_shm", .inside_a_process = false},
+    // It needs a network card, or soft-RoCE, which tests/verbs has. The processes of these tests
+    // are forked, and Linux lets no process use a card that its parent has opened, as these have.
+    {.name = "verbs;ofi_rxm",
+     .factory = "ofi_verbs",
+     .across_processes = false,
+     .pins_memory = true},
+}};
+
+inline void PrintTo(const OfiProvider& provider, std::ostream* out) { *out << provider.name; }
 
 inline std::vector<Factory> with_ofi(std::vector<Factory> all) {
-  for (const char* provider : ofi_providers) {
-    const auto make = [provider](const TransportOptions& with) {
-      return transport::ofi::make_transport(with, provider);
+  find_demanding_provider();
+  for (const OfiProvider& provider : ofi_providers) {
+    const auto make = [name = provider.name](const TransportOptions& with) {
+      return transport::ofi::make_transport(with, name);
     };
     if (!make(Job::options("probe")).ok()) continue;
-    const bool is_shm = std::string_view(provider) == "shm";
-    all.push_back({.name = is_shm ? "ofi_shm" : "ofi_tcp",
+    all.push_back({.name = provider.factory,
                    .make = make,
-                   .across_processes = true,
-                   .inside_a_process = !is_shm});
+                   .across_processes = provider.across_processes,
+                   .inside_a_process = provider.inside_a_process,
+                   .pins_memory = provider.pins_memory});
   }
   return all;
 }

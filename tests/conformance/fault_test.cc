@@ -83,16 +83,23 @@ TEST_P(Faults, AbortInTheMiddleOfALargePutIsTold) {
   Job job(GetParam(), 2);
   constexpr std::size_t bytes = 32u << 20;
   Pair pair(job, {.region_bytes = bytes, .signals = 1});
-  const std::vector<std::byte> source(bytes, std::byte{3});
-  const auto taken = pair.a->try_put(source.data(), bytes, 0, {0, 1});
-  ASSERT_TRUE(taken.ok());
-  pair.a->abort({Fault::Kind::timed_out, 1});
-  // The source may go now.
-  const Error told = until_error([&] {
-    EXPECT_FALSE(pair.a->progress().ok());
-    return pair.b->check_peer();
+  std::atomic<bool> is_told{false};
+  std::thread receiver([&] {
+    const Error told = until_error([&] { return pair.b->check_peer(); });
+    EXPECT_EQ(told.kind, ErrorKind::peer);
+    is_told = true;
   });
-  EXPECT_EQ(told.kind, ErrorKind::peer);
+  {
+    const std::vector<std::byte> source(bytes, std::byte{3});
+    const auto taken = pair.a->try_put(source.data(), bytes, 0, {0, 1});
+    EXPECT_TRUE(taken.ok());
+    pair.a->abort({Fault::Kind::timed_out, 1});
+  }
+  EXPECT_TRUE(eventually([&] {
+    EXPECT_FALSE(pair.a->progress().ok());
+    return is_told.load();
+  }));
+  receiver.join();
 }
 
 TEST_P(Faults, APeerThatLeavesIsAnErrorOnlyForWhoWaits) {

@@ -287,11 +287,15 @@ TEST_P(Get, OtherKeysBringNothingAndAreErrors) {
 // Gets of all of `memory` by rank 0, again and again, until `done` or an error.
 class Getter {
  public:
-  Getter(Connection& end, const RemoteMemory& memory, std::span<std::byte> destination)
-      : thread_([this, &end, memory, destination] {
+  // The end's transport goes on after an error, as a job's does.
+  Getter(Connection& end, Transport& transport, const RemoteMemory& memory,
+         std::span<std::byte> destination)
+      : thread_([this, &end, &transport, memory, destination] {
           const Deadline deadline;
-          while (!done_ && !deadline.passed() && try_once(end, memory, 0, destination).ok() &&
-                 end.progress().ok()) {
+          bool is_ok = true;
+          while (!done_ && !deadline.passed()) {
+            is_ok = is_ok && try_once(end, memory, 0, destination).ok() && end.progress().ok();
+            if (!is_ok) (void)transport.progress();
             begun_ = true;
             std::this_thread::yield();
           }
@@ -329,7 +333,7 @@ TEST_P(Get, ReadsNothingAfterWithdrawal) {
     auto pair = joined(job);
     std::vector<std::byte> memory(bytes, std::byte{7}), destination(bytes);
     const RemoteMemory exposed = must_expose(*pair->b, memory);
-    Getter getter(*pair->a, exposed, destination);
+    Getter getter(*pair->a, *job.transports[0], exposed, destination);
     let_begin(getter, *pair->b, round);
     pair->b->withdraw(exposed);
     std::memset(memory.data(), 9, bytes);
@@ -351,7 +355,7 @@ TEST_P(Get, MemoryMayBeFreedAfterItsOwnersAbort) {
     auto memory = std::make_unique<std::vector<std::byte>>(bytes, std::byte{7});
     std::vector<std::byte> destination(bytes);
     const RemoteMemory exposed = must_expose(*pair->b, *memory);
-    Getter getter(*pair->a, exposed, destination);
+    Getter getter(*pair->a, *job.transports[0], exposed, destination);
     let_begin(getter, *pair->b, round);
     const bool destroys = round % 2 == 1;
     if (destroys)

@@ -46,6 +46,8 @@ struct Factory {
   // Whether it does these across processes only where the machine lets one have the other's memory.
   bool needs_cross_memory = false;
   bool links_devices = false;  // device_link()
+  // Whether a card pins what its peers write to, so that all of it is there at once.
+  bool pins_memory = false;
 };
 
 inline void PrintTo(const Factory& factory, std::ostream* out) { *out << factory.name; }

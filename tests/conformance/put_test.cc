@@ -1,6 +1,8 @@
 // Puts and signals: where bytes land, in which order they are seen, and what is refused.
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "conformance/harness.h"
 #include "support/sanitized.h"
@@ -259,6 +261,37 @@ TEST_P(Put, SeveralLeaveTheirSourcesAsTheyAreCounted) {
     return reused == count && signals_of(*pair.b)[0].load(std::memory_order_acquire) == count;
   }));
   EXPECT_TRUE(equal_bytes(region_of(*pair.b), original.data(), original.size()));
+}
+
+// As many as are taken, of which the peer may not have had all when this end goes.
+TEST_P(Put, SourcesMayBeFreedAfterAbort) {
+  constexpr std::size_t count = 8, bytes = 2u << 20;
+  for (const bool destroys : {false, true}) {
+    Job job(GetParam(), 2);
+    Pair pair(job, {.region_bytes = count * bytes, .signals = 1});
+    std::vector<std::byte> source(bytes, std::byte{7});
+    std::atomic<bool> ends{false};
+    std::thread receiver([&] {
+      while (!ends) (void)pair.b->progress();
+    });
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto taken = pair.a->try_put(source.data(), bytes, i * bytes, {});
+      EXPECT_TRUE(taken.ok());
+    }
+    if (destroys)
+      pair.a.reset();
+    else
+      pair.a->abort({Fault::Kind::aborted, 0});
+    std::ranges::fill(source, std::byte{9});
+    for (int i = 0; i < 200; ++i) {
+      if (!destroys) (void)pair.a->progress();
+      job.progress();
+    }
+    ends = true;
+    receiver.join();
+    const std::byte* there = region_of(*pair.b);
+    EXPECT_EQ(std::count(there, there + count * bytes, std::byte{9}), 0);
+  }
 }
 
 TEST_P(Put, EndsAtTheRegionsLastByte) {

@@ -139,7 +139,6 @@ DriverResult cuGetErrorString(DriverResult error, const char** text) {
   *text = error == not_supported ? "not emulated" : "refused";
   return driver_success;
 }
-
 DriverResult cuDeviceGetCount(int* count) {
   *count = devices();
   return driver_success;
@@ -155,6 +154,10 @@ DriverResult cuDeviceGetName(char* name, int bytes, DeviceOrdinal) {
 DriverResult cuDeviceGetUuid_v2(Uuid* uuid, DeviceOrdinal device) {
   *uuid = {};
   uuid->bytes[0] = static_cast<char>(device + 1);
+  return driver_success;
+}
+DriverResult cuDeviceGetPCIBusId(char* text, int, DeviceOrdinal device) {
+  std::strcpy(text, ("0000:0" + std::to_string(device + 1) + ":00.0").c_str());
   return driver_success;
 }
 DriverResult cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal) {
@@ -394,13 +397,13 @@ DriverResult cuStreamBatchMemOp_v2(StreamHandle* stream, unsigned count,
                                    MemoryOperation* operations, unsigned) {
   as_stream(stream).add([all = std::vector(operations, operations + count)]() -> Attempt {
     return [&all, next = std::size_t{0}](Random&) mutable {
-      const std::size_t first = next;
-      for (; next < all.size(); ++next) {
+      for (const std::size_t first = next; next < all.size(); ++next) {
         const MemoryOperation& one = all[next];
         const std::atomic_ref word(*static_cast<std::uint64_t*>(at(one.address)));
+        const auto ahead = static_cast<std::int64_t>(word.load() - one.value);
         if (one.kind == MemoryOperation::write_value_64)
           word.store(one.value);
-        else if (static_cast<std::int64_t>(word.load() - one.value) < 0)
+        else if (one.flags == MemoryOperation::equal ? ahead != 0 : ahead < 0)
           return next > first ? Progress::some : Progress::none;
       }
       return Progress::complete;

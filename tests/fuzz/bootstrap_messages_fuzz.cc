@@ -116,7 +116,8 @@ void try_suspicions(std::span<const std::byte> bytes) {
 void try_call_report(std::span<const std::byte> bytes) {
   const auto report = decode_call_report(bytes, 5);
   if (!report.ok()) return;
-  require(report->waits_for >= -1 && report->waits_for < 5);
+  require(report->waits.peer >= -1 && report->waits.peer < 5);
+  require(!describe(report->waits).empty());
   const auto again = encode(*report);
   require(std::equal(bytes.begin(), bytes.end(), again.begin(), again.end()));
 }

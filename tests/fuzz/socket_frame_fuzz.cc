@@ -84,6 +84,8 @@ void fuzz_inbox(std::span<const std::byte> bytes) {
   const std::size_t streams = 1 + std::to_integer<std::size_t>(bytes[0]) % 2;
   const sys::Protection protection = protection_of(bytes[0]);
   const std::size_t chunk = 1 + std::to_integer<std::size_t>(bytes[1]) * 4;
+  const Numbers numbers =
+      std::to_integer<int>(bytes[0]) >= 128 ? Numbers::of_all : Numbers::of_pieces;
   bytes = bytes.subspan(2);
 
   auto poller = Poller::make();
@@ -101,7 +103,7 @@ void fuzz_inbox(std::span<const std::byte> bytes) {
   Victim victim;
   {
     Inbox inbox(ours, victim.region.begin(), victim.exposed, victim.gets, victim.signals, geometry,
-                peer, ranks);
+                peer, ranks, numbers);
     for (std::size_t turn = 0; !bytes.empty(); ++turn) {
       const auto part = bytes.first(std::min(chunk, bytes.size()));
       const iovec vector{.iov_base = const_cast<std::byte*>(part.data()), .iov_len = part.size()};

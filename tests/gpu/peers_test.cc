@@ -27,7 +27,7 @@ namespace {
 constexpr std::int64_t elements = 100'000;
 constexpr int calls = 5;
 
-class Alone : public engine::gpu::Resources {
+class Alone : public engine::gpu::Resources, public engine::gpu::LaunchScope {
  public:
   Alone(engine::gpu::Engine& engine, transport::Transport& transport, int rank)
       : engine_(engine), transport_(transport), rank_(rank) {}
@@ -47,9 +47,14 @@ class Alone : public engine::gpu::Resources {
   }
   Status progress() override { return transport_.progress(); }
   void find_peer_mappings(const void*, std::size_t, std::span<sys::cuda::DeviceAddress>) override {}
-  Status before_launch(sys::cuda::StreamHandle*) override { return {}; }
-  Status after_launch(sys::cuda::StreamHandle*) override { return {}; }
-  Status make_room(sys::cuda::StreamHandle*, int) override { return {}; }
+  void find_peer_mappings(const void*, std::size_t, std::span<sys::cuda::DeviceAddress>,
+                          bool) override {}
+  Result<engine::gpu::OpenLaunch> open(sys::cuda::StreamHandle*) override {
+    return engine::gpu::OpenLaunch(*this);
+  }
+  Status make_room(int) override { return {}; }
+  Status finish() override { return {}; }
+  void close() override {}
   Result<sys::cuda::DeviceAddress> scratch(std::size_t) override {
     return bug("a ring needs no scratch memory");
   }

@@ -80,14 +80,37 @@ TEST(Windows, RanksThatDisagreeOnSignalsAreTold) {
 
 TEST(Windows, AWaitForSignalsNamesWhoIsMissing) {
   run_ranks({.ranks = 2, .has_signals = true}, [](Communicator& communicator) {
-    const SignalWait wait{.peer = 1 - communicator.rank()};
+    const int own = communicator.rank();
+    // The first of the two has come.
+    ASSERT_TRUE(communicator.signal(own, 0).ok());
+    const SignalWait waits[] = {{.peer = own}, {.peer = 1 - own}};
     const Status taken =
-        communicator.take_signals(std::span(&wait, 1), {.timeout = std::chrono::milliseconds(50)});
+        communicator.take_signals(waits, {.timeout = std::chrono::milliseconds(50)});
     ASSERT_FALSE(taken.ok());
     EXPECT_TRUE(taken.error().timed_out);
     EXPECT_EQ(taken.error().peer, 1 - communicator.rank());
     EXPECT_TRUE(communicator.barrier().ok()) << "the communicator is as good as before";
   });
+}
+
+// No call tells this rank of it, and no thread that answers questions from outside.
+TEST(Windows, AWaitForSignalsEndsWhereItsCommunicatorIsAborted) {
+  run_ranks({.ranks = 3, .has_signals = true, .settings = {{"UNISONO_LIVE", "0"}}},
+            [](Communicator& communicator) {
+              if (communicator.rank() == 1) {
+                // Both have begun.
+                const SignalWait begun[] = {{.peer = 0}, {.peer = 2}};
+                ASSERT_TRUE(communicator.take_signals(begun).ok());
+                return communicator.abort();
+              }
+              ASSERT_TRUE(communicator.signal(1, 0).ok());
+              const SignalWait wait{.peer = 2 - communicator.rank()};
+              const Status taken = communicator.take_signals(std::span(&wait, 1),
+                                                             {.timeout = std::chrono::minutes(10)});
+              ASSERT_FALSE(taken.ok());
+              EXPECT_TRUE(taken.error().aborted) << taken.error().describe();
+              EXPECT_EQ(taken.error().peer, 1);
+            });
 }
 
 TEST(Suspension, RefusesCallsUntilItEnds) {

@@ -147,8 +147,8 @@ TEST_F(NcclInit, OnlyTheInvitedComeIn) {
   char* secret = id.internal + std::strlen(id.internal) + 1;
   secret[0] = secret[0] == '0' ? '1' : '0';
   ncclComm_t comm = nullptr;
-  EXPECT_EQ(ncclCommInitRank(&comm, 2, id, 1), ncclSystemError);
-  EXPECT_TRUE(says("secret is not that of the process")) << last_error();
+  EXPECT_EQ(ncclCommInitRank(&comm, 2, id, 1), ncclInvalidArgument);
+  EXPECT_TRUE(says("the invitation of rank 1 is not one of the process")) << last_error();
   EXPECT_NCCL(ncclCommAbort(comm));
 }
 

@@ -27,3 +27,16 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inputs")
     prepare(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def namespaces() -> None:
+    """Skips where no netbed can be made."""
+    from unisono.errors import MachineError
+    from unisono.netbed import Netbed, Shape, parse_rate
+
+    try:
+        with Netbed(Shape(1, 1, (parse_rate("1mbit"),))):
+            pass
+    except MachineError as error:
+        pytest.skip(f"needs root, iproute2 and a kernel with veth, bridge and tbf: {error}")

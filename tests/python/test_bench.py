@@ -207,7 +207,7 @@ def test_ranks_report_a_row_for_each_case(tmp_path: Path) -> None:
     assert list(document["rows"][0]) == [
         "collective", "bytes", "type", "ranks", "nodes", "implementation", "algorithm",
         "protocol", "time_us", "algbw_gb_s", "busbw_gb_s", "wrong",
-        "calls",
+        "calls", "least_us", "most_us", "repeats", "outliers",
     ]  # fmt: skip
     assert all(row.calls >= 1 for row in rows)
     assert document["request"] == asdict(request)

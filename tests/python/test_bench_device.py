@@ -60,12 +60,29 @@ def test_tables_have_what_was_measured() -> None:
     assert table.cells("ratio") == ["1.50", "4.00", "0.50"]
     assert table.cells("GPUs") == ["4", "4", "2"]
     assert table.cells("wrong") == ["0", "0", "0"]
+    assert table.cells("us") == ["10.0", "2.00", "10.0"]
     summary = device_driver.device_summary(rows)
     columns = ("GPUs", "collective", "all sizes", "least")
     names = list(zip(*map(summary.cells, columns), strict=True))
     assert ("4", "all", "2.45", "1.50") in names
     assert ("2", "all_gather", "0.50", "0.50") in names
     assert device_driver.push_table(rows).row_count == 3
+
+
+def test_the_output_begins_with_where_and_ends_with_the_average(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from unisono.cli import bench_device as command
+
+    told = {"peer": "NCCL 2.28", "device_bytes": 1 << 20}
+    monkeypatch.setattr(command.native, "cuda_device_count", lambda: 4)
+    monkeypatch.setattr(command, "run_on_devices", lambda _, n: ([row(ranks=n)], told))
+    request = DeviceRequest(["all_gather"], [1 << 20], ["bfloat16"], ["graph"], [False])
+    assert bench_device(request, [4]) == 0
+    lines = capfd.readouterr().out.rstrip("\n").split("\n")
+    assert lines[0].startswith(f"unisono {unisono.__version__}, 4 CUDA devices, ")
+    assert " cores, " in lines[1]
+    assert lines[-1] == "average bus bandwidth: 78.6 GB/s"
 
 
 def test_the_report_holds_each_way_of_calling_apart(tmp_path: Path) -> None:

@@ -78,11 +78,11 @@ def own(more: dict[str, str]) -> dict[str, str]:
 
 
 def test_list_has_the_whole_registry(shell: Shell) -> None:
-    listed = shell("plan", "list", "--json", "-").json
+    listed = shell("plan", "list", "--json", "-").json["plans"]
     assert [one["plan_name"] for one in listed] == [one.plan_name for one in plans.algorithms()]
     table = shell("plan", "list").output
     assert all(one["plan_name"] in table for one in listed)
-    only = shell("plan", "list", "broadcast", "--json", "-").json
+    only = shell("plan", "list", "broadcast", "--json", "-").json["plans"]
     assert {one["collective"] for one in only} == {"broadcast"}
 
 
@@ -170,6 +170,33 @@ def test_explain_tells_the_choice_and_the_others(shell: Shell) -> None:
     assert times == sorted(times)
     assert len(times) > 5
     assert chosen.algorithm in shell(*words).output
+
+
+def test_explain_counts_the_messages_that_leave_racks(shell: Shell) -> None:
+    words = ("explain", "all_gather", "64KiB", "-n", "16", "--nodes", "4")
+    near = shell(*words, "--json", "-").json
+    assert near["levels"] == ""
+    assert near["chosen"]["distances"] == []
+    far = shell(*words, "--cluster", "clos_three_layer", "--json", "-").json
+    assert far["levels"].startswith("2 racks (+12 us), 1 zone")
+    between = next(o for o in far["chosen"]["distances"] if o["where"] == "between racks")
+    assert between["messages"] > 0
+    assert "between racks" in shell(*words, "--cluster", "clos_three_layer").output
+    wrong = shell(*words, "--cluster", "clos")
+    assert wrong.status == 2
+    assert "clos" in wrong.errors
+
+
+def test_place_says_where_groups_stay(shell: Shell) -> None:
+    words = ("place", "tensor=8,pipeline=2", "-n", "64", "--nodes", "8")
+    told = shell(*words, "--cluster", "clos_three_layer", "--json", "-").json
+    assert [one["where"] for one in told["groups"]] == ["node", "rack", "zone"]
+    assert told["units"] == ["node", "rack", "zone", "building", "cluster"]
+    ended = shell("place", "tensor=16", "-n", "64", "--nodes", "8")
+    assert "tensor=8 stays inside" in ended.output
+    wrong = shell("place", "tensor=7", "-n", "64", "--nodes", "8")
+    assert wrong.status == 2
+    assert "do not divide the 64 ranks" in wrong.errors
 
 
 def test_explain_names_the_kernel_of_a_call_on_gpus_that_are_not_there(shell: Shell) -> None:

@@ -111,7 +111,7 @@ def test_only_a_terminal_shows_progress(
 ) -> None:
     said = io.StringIO()
     console = Console(file=said, force_terminal=is_terminal, width=100)
-    monkeypatch.setattr(plan_command, "progress_console", console)
+    monkeypatch.setattr(plan_command, "progress_console", lambda: console)
     page = str(tmp_path / "plan.html")
     done = CliRunner().invoke(app, ["plan", "draw", "ring_all_reduce", "-n", "3", "-o", page])
     assert done.exit_code == 0, done.output

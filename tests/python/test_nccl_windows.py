@@ -103,9 +103,10 @@ def test_processes_put_into_each_others_windows(ranks: int) -> None:
 def test_a_wait_for_signals_ends(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     outcome = run(TIMEOUT, 2, UNISONO_TIMEOUT="1s")
     assert not outcome.ok
-    # Of the two that wait, the second may be told that the first has given up.
+    # Of the two that wait, one may be told that the other has given up, or was aborted, and be the
+    # only one whose words are here.
     said = capfdbinary.readouterr().err.decode()
-    assert "signal" in said or "rank 1 aborted" in said or "rank 0 aborted" in said
+    assert "signal" in said or "abort" in said
 
 
 @pytest.mark.slow

@@ -27,16 +27,6 @@ pytestmark = pytest.mark.xdist_group("network namespaces")
 needs_root = pytest.mark.usefixtures("namespaces")
 
 
-@pytest.fixture(scope="module")
-def namespaces() -> None:
-    """Skips where no netbed can be made."""
-    try:
-        with Netbed(Shape(1, 1, (parse_rate("1mbit"),))):
-            pass
-    except MachineError as error:
-        pytest.skip(f"needs root, iproute2 and a kernel with veth, bridge and tbf: {error}")
-
-
 def mine(pid: int) -> list[str]:
     return guardian.names(f"{bed._PREFIX}{pid}-")
 

@@ -184,5 +184,5 @@ def test_the_command_writes_a_plan(tmp_path):
 def test_the_command_shows_the_pareto_set():
     pytest.importorskip("ortools")
     shown = invoke("--cluster", "dgx_1", "--exact", "--chunks", 1, "--steps", 2, "--json", "-")
-    (point,) = json.loads(shown.output)
+    (point,) = json.loads(shown.output)["points"]
     assert (point["steps"], point["rounds"], point["chunks"]) == (2, 2, 1)

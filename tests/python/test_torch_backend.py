@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,29 @@ def test_what_the_compiler_says_is_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(backend.BuildError, match="no such header"):
         backend.compile_here(torch, tmp_path / backend.FILE_NAME, str(complainer))
     assert not (tmp_path / backend.FILE_NAME).exists()
+
+
+def test_a_folder_that_others_can_change_holds_no_binary_for_us(tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "unisono" / "torch-9.9"
+    backend.make_own_folder(folder)
+    backend.make_own_folder(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) & 0o077 == 0
+    refused = "another user can change what is there; remove it, or name another"
+    for changed in (folder, folder.parent):
+        changed.chmod(0o777)
+        with pytest.raises(backend.BuildError, match=refused):
+            backend.make_own_folder(folder)
+        changed.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(folder, 12_345, 12_345)
+        with pytest.raises(backend.BuildError, match=refused):
+            backend.make_own_folder(folder)
+        os.chown(folder, 0, 0)
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    with pytest.raises(backend.BuildError, match=refused):
+        backend.make_own_folder(folder)
+    folder.unlink()
+    folder.write_text("a file")
+    with pytest.raises(backend.BuildError, match=f"cannot make {folder} "):
+        backend.make_own_folder(folder)

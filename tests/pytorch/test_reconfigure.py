@@ -37,6 +37,15 @@ def test_what_is_wrong_is_refused_by_name(outcome: Outcome, name: str) -> None:
         assert re.search(REFUSED[name], text), text
 
 
+def test_a_handle_that_was_used_admits_nobody(outcome: Outcome) -> None:
+    assert len(outcome.reports.get("used", [])) == 3, outcome.text()
+    for text in outcome.reports["used"]:
+        assert re.search("MisuseError: the invitation of rank 1 is not one of the process", text), (
+            text
+        )
+    assert outcome.reports["one secret"] == ["False"] * 3, outcome.text()
+
+
 def test_members_have_the_ranks_that_were_asked_for(outcome: Outcome) -> None:
     assert outcome.reports["supported"] == ["True"] * 3, outcome.text()
     expected = [f"rank {2 - place} of 3: 3" for place in range(3)]

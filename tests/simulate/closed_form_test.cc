@@ -76,6 +76,30 @@ TEST(ClosedForm, OneSlotMakesEveryTileARoundTrip) {
   EXPECT_NEAR(to_ns(result.finished), tiles * one_way_ns + (tiles - 1) * 100, 0.1);
 }
 
+// Tiles follow each other on the wire in exchanges between nodes, too, which go both ways: many
+// tiles cost hardly more latency than one.
+TEST(ClosedForm, TilesOfExchangesBetweenNodesOverlap) {
+  Machine machine = test::cluster(4, 2, 2);
+  for (Level& level : machine.levels) level.latency_ns = 1e6;
+  machine.slots = 64;
+  const auto time_ns = [&](Collective collective, std::string_view algorithm, int tiles) {
+    constexpr std::int64_t count = 1 << 16;
+    machine.protocols[0].slot_bytes = 4 * 4 * count / tiles;
+    return to_ns(run(machine, collective, algorithm, 8, count).finished);
+  };
+  for (const auto& [collective, algorithm] :
+       {std::pair(Collective::all_gather, "hierarchical_recursive"),
+        std::pair(Collective::all_gather, "hierarchical_recursive_direct"),
+        std::pair(Collective::all_gather, "hierarchical_bruck"),
+        std::pair(Collective::reduce_scatter, "hierarchical_recursive"),
+        std::pair(Collective::all_reduce, "hierarchical_recursive")}) {
+    const double one = time_ns(collective, algorithm, 1);
+    const double many = time_ns(collective, algorithm, 16);
+    EXPECT_LT(many, one + 0.5e6) << name(collective) << " " << algorithm;
+    EXPECT_GT(one, 2e6);
+  }
+}
+
 // All ranks send to all others at once: the port carries one message after another.
 TEST(ClosedForm, APortCarriesOneMessageAfterAnother) {
   constexpr int ranks = 5;

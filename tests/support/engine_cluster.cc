@@ -301,10 +301,8 @@ std::string EngineCluster::call(const Run& run, Executions& executions) {
         lists[4 * r + 3].push_back(received);
         received += run.problem.counts[other][r];
       }
-      arguments.input_counts = lists[4 * r];
-      arguments.input_displacements = lists[4 * r + 1];
-      arguments.output_counts = lists[4 * r + 2];
-      arguments.output_displacements = lists[4 * r + 3];
+      arguments.inputs = {.counts = lists[4 * r], .displacements = lists[4 * r + 1]};
+      arguments.outputs = {.counts = lists[4 * r + 2], .displacements = lists[4 * r + 3]};
       arguments.count = 0;
     }
     all_arguments.push_back(arguments);

@@ -380,10 +380,8 @@ std::string GpuCluster::run(const Run& run) {
       lists[4 * r + 3].push_back(received);
       received += run.problem.counts[other][r];
     }
-    given.input_counts = lists[4 * r];
-    given.input_displacements = lists[4 * r + 1];
-    given.output_counts = lists[4 * r + 2];
-    given.output_displacements = lists[4 * r + 3];
+    given.inputs = {.counts = lists[4 * r], .displacements = lists[4 * r + 1]};
+    given.outputs = {.counts = lists[4 * r + 2], .displacements = lists[4 * r + 3]};
     given.count = 0;
   }
   std::vector<sys::cuda::GraphExecHandle*> graphs;

@@ -17,7 +17,7 @@
 
 namespace unisono::test {
 
-class GpuCluster::Resources : public engine::gpu::Resources {
+class GpuCluster::Resources : public engine::gpu::Resources, public engine::gpu::LaunchScope {
  public:
   Resources(GpuCluster& cluster, int rank, std::uint64_t communicator)
       : cluster_(cluster), rank_(rank), communicator_(communicator) {}
@@ -49,8 +49,12 @@ class GpuCluster::Resources : public engine::gpu::Resources {
   Status progress() override {
     return cluster_.transports_[static_cast<std::size_t>(rank_)]->progress();
   }
-  void find_peer_mappings(const void* data, std::size_t,
+  void find_peer_mappings(const void* data, std::size_t bytes,
                           std::span<sys::cuda::DeviceAddress> by_rank) override {
+    find_peer_mappings(data, bytes, by_rank, false);
+  }
+  void find_peer_mappings(const void* data, std::size_t,
+                          std::span<sys::cuda::DeviceAddress> by_rank, bool) override {
     for (int peer = 0; peer < static_cast<int>(cluster_.transports_.size()); ++peer)
       if (cluster_.options_.sees(rank_, peer))
         by_rank[static_cast<std::size_t>(peer)] = reinterpret_cast<sys::cuda::DeviceAddress>(data);
@@ -80,12 +84,12 @@ class GpuCluster::Resources : public engine::gpu::Resources {
     return out;
   }
   // All calls of a rank are on one stream.
-  Status before_launch(sys::cuda::StreamHandle*) override {
+  Result<engine::gpu::OpenLaunch> open(sys::cuda::StreamHandle*) override {
     fallback_ = trace::Fallback::none;
     ++launches_;
-    return {};
+    return engine::gpu::OpenLaunch(*this);
   }
-  std::uint64_t launch_key() const override { return launches_; }
+  std::uint64_t key() const override { return launches_; }
   void fall_back(trace::Fallback why, const trace::ChosenPath& instead) override {
     fallback_ = why;
     instead_ = instead;
@@ -96,8 +100,9 @@ class GpuCluster::Resources : public engine::gpu::Resources {
     return fallback_ == trace::Fallback::none && is_told ? trace::Fallback::peer : fallback_;
   }
   const trace::ChosenPath& instead() const { return instead_; }
-  Status after_launch(sys::cuda::StreamHandle*) override { return {}; }
-  Status make_room(sys::cuda::StreamHandle*, int blocks) override {
+  Status finish() override { return {}; }
+  void close() override {}
+  Status make_room(int blocks) override {
     thread_blocks_ = blocks;
     return {};
   }

@@ -42,6 +42,7 @@ void run_ranks(const RanksOptions& options, const std::function<void(Communicato
       init.transport = options.transport;
       init.timeout = options.timeout;
       init.settings = options.settings;
+      if (options.levels) init.settings.emplace_back("UNISONO_LEVELS", options.levels(rank));
       if (options.device) init.device = options.device(rank);
       auto communicator = Communicator::init(init);
       if (!communicator.ok()) {

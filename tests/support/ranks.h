@@ -19,6 +19,7 @@ struct RanksOptions {
   std::function<int(int rank)> device;  // CUDA device of a rank; none where it is empty
   bool has_signals = false;
   SettingValues settings;
+  std::function<std::string(int rank)> levels;  // UNISONO_LEVELS of a rank; none where it is empty
 };
 
 // A node's name for each rank, as RanksOptions says.

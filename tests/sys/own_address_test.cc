@@ -34,6 +34,14 @@ std::string connected(std::string_view name, std::string_view address) {
              "p up; link set ", name, " up");
 }
 
+// The kernel tells some time after a carrier has come that an interface runs, and some time before
+// nothing of either. Both ends of what connected() makes run in the end.
+constexpr std::string_view until_all_run =
+    "; for look in $(seq 1000); do"
+    " ip -o link show | grep LOWER_UP | grep -q 'state DOWN' ||"
+    " ip -o link show | grep -E '[0-9]p[@:]' | grep -qv 'state UP' || exit 0;"
+    " sleep 0.01; done; exit 1";
+
 // Runs commands of ip(8), separated by ';'.
 bool configure(std::string_view commands) {
   std::string line = "exec 2>/dev/null; set -e; ip link set lo up";
@@ -42,6 +50,7 @@ bool configure(std::string_view commands) {
     line += str("; ip ", commands.substr(begin, end - begin));
     begin = end + 1;
   }
+  line += until_all_run;
   return std::system(line.c_str()) == 0;
 }
 
@@ -100,6 +109,12 @@ INSTANTIATE_TEST_SUITE_P(
              "", "10.1.0.5", false},
         Host{"a_rendezvous_that_no_route_leads_to", e0, "10.9.0.1", "10.1.0.5"},
         Host{"a_rendezvous_on_this_host_alone", str(docker, "; ", e0), "127.0.0.1", "127.0.0.1"},
+        Host{"an_address_that_no_cable_has",
+             str(docker, "; ", container, "; addr add 10.9.0.5/32 dev lo; ",
+                 connected("e0", "fe80::5/64")),
+             "", "10.9.0.5", false},
+        Host{"an_address_that_no_cable_has_beside_a_network",
+             str("addr add 10.9.0.5/32 dev lo; ", e0), "", "10.1.0.5", false},
         Host{"loopback_alone", "link set lo up", "", "127.0.0.1", false}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -53,6 +53,7 @@ READERS = {
     "src/sys/local_client.cc": "/proc",
     "src/sys/process.cc": "/proc",
     "src/sys/shared_memory.cc": "/dev/shm itself",
+    "src/topo/host/sysfs.cc": "/sys",
 }
 # What opens files to write by itself, and why nobody else can have prepared their paths.
 WRITERS = {

@@ -13,10 +13,10 @@ import jsonschema
 import numpy as np
 import pytest
 from python.metrics.records import connection
-from unisono.doctor.packed import unpack
-from unisono.doctor.parts import DumpError
-from unisono.doctor.unisono_record import read_record
 from unisono.errors import CollectiveTimeoutError, PeerError
+from unisono.records.packed import unpack
+from unisono.records.parts import DumpError
+from unisono.records.unisono_record import read_record
 from unisono.testing import run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -170,6 +170,19 @@ TEST(Lanes, PiecesOfALongPutHave128KiBToAMebibyte) {
   }
 }
 
+// As in a plan whose next message waits for the one that comes the other way.
+TEST(Lanes, OneMessageAtATimeUsesAllRailsToItsEnd) {
+  for (const std::size_t count : {std::size_t{2}, std::size_t{3}, std::size_t{4}})
+    for (const std::size_t put :
+         {256 * kib, 320 * kib, 448 * kib, 512 * kib, 700 * kib, mib, 3 * mib}) {
+      Wires wires(std::vector<double>(count, fast), mib);
+      const std::size_t total = 16 * put;
+      const double ns = wires.move(total, put, put);
+      EXPECT_LE(ns, 1.1 * static_cast<double>(total) / (static_cast<double>(count) * fast))
+          << put << " bytes a put on " << count;
+    }
+}
+
 // The goal of rails that differ: 1.2 times what both together could do.
 TEST(Lanes, OneOfTwoRailsTenTimesSlowerCostsNoMoreThanItsShare) {
   struct Case {

@@ -38,7 +38,7 @@ class Stranger {
     hints->domain_attr->mr_mode = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
     hints->domain_attr->cq_data_size = 4;
     hints->fabric_attr->prov_name = strndup(provider.data(), provider.size());
-    EXPECT_EQ(loaded.getinfo(library_version, "127.0.0.1", nullptr, FI_SOURCE, hints, &info_), 0);
+    EXPECT_EQ(loaded.getinfo(least_version, "127.0.0.1", nullptr, FI_SOURCE, hints, &info_), 0);
     loaded.freeinfo(hints);
     EXPECT_EQ(loaded.fabric(info_->fabric_attr, &fabric_, nullptr), 0);
     EXPECT_EQ(fi_domain(fabric_, info_, &domain_, nullptr), 0);

@@ -7,9 +7,13 @@
 #include <signal.h>
 
 #include "conformance/harness.h"
+#include "transport/ofi/providers.h"
 
 namespace unisono::test {
 namespace {
+
+using transport::ofi::provider_of;
+using transport::ofi::refusal;
 
 Result<std::unique_ptr<Transport>> make(const TransportOptions& options) {
   return transport::ofi::make_transport(options, "tcp;ofi_rxm");
@@ -40,6 +44,43 @@ TEST_F(Ofi, AProviderThatIsNotThereIsNamed) {
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().kind, ErrorKind::environment);
   EXPECT_NE(made.error().message.find("'pigeon'"), std::string::npos) << made.error().message;
+}
+
+TEST_F(Ofi, AProviderThatIsRefusedSaysWhy) {
+  for (const std::string_view provider : {"sockets", "udp;ofi_rxd"}) {
+    const auto made = transport::ofi::make_transport(Job::options(fresh_job()), provider);
+    ASSERT_FALSE(made.ok()) << provider;
+    EXPECT_EQ(made.error().kind, ErrorKind::environment);
+    const std::string why(refusal(provider_of(provider), FI_VERSION(1, 17)));
+    EXPECT_NE(made.error().message.find(str(provider, " is refused: ", why)), std::string::npos)
+        << made.error().message;
+  }
+}
+
+TEST(OfiProviders, AreUsedFromAVersionOnOrRefusedWithAReason) {
+  EXPECT_EQ(refusal(provider_of("tcp;ofi_rxm"), FI_VERSION(1, 17)), "");
+  EXPECT_EQ(refusal(provider_of("cxi"), FI_VERSION(1, 17)), "");
+  EXPECT_EQ(refusal(provider_of("efa-direct"), FI_VERSION(2, 1)),
+            "this libfabric is too old for it");
+  EXPECT_EQ(refusal(provider_of("efa"), FI_VERSION(1, 20)), "");
+  EXPECT_NE(refusal(provider_of("ucx"), FI_VERSION(9, 0)), "");
+  EXPECT_NE(refusal(provider_of("opx"), FI_VERSION(9, 0)), "");
+  // One that nobody has heard of has what was asked for.
+  EXPECT_EQ(refusal(provider_of("pigeon"), FI_VERSION(1, 17)), "");
+}
+
+// ofi_rxm reads the size of the universe over every provider.
+TEST(OfiProviders, AreToldOfFewerPeersOnlyWhereVerbsMayBeUsed) {
+  const auto is_told = [](std::string_view name, bool has_card) {
+    const auto all = transport::ofi::needed_variables(has_card);
+    return std::ranges::count(all, name, &transport::ofi::Variable::name) == 1;
+  };
+  EXPECT_TRUE(is_told("FI_UNIVERSE_SIZE", true));
+  EXPECT_FALSE(is_told("FI_UNIVERSE_SIZE", false));
+  for (const bool has_card : {false, true}) {
+    EXPECT_TRUE(is_told("FI_CXI_ENABLE_WRITEDATA", has_card));
+    EXPECT_TRUE(is_told("FI_EFA_FORK_SAFE", has_card));
+  }
 }
 
 TEST_F(Ofi, AddressesThatCannotBeAreRefused) {

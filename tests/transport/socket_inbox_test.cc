@@ -47,10 +47,11 @@ struct Ends {
 // An inbox whose streams' other ends are written here.
 class Receiver {
  public:
-  explicit Receiver(std::size_t streams) : poller_(*Poller::make()), ends_(streams, *poller_) {
+  explicit Receiver(std::size_t streams, Numbers numbers = Numbers::of_pieces)
+      : poller_(*Poller::make()), ends_(streams, *poller_) {
     for (auto& signal : signals_) signal.store(0);
     inbox_.emplace(ends_.streams, region_.data(), exposed_, gets_, signals_.data(), geometry, peer,
-                   ranks);
+                   ranks, numbers);
   }
 
   void bring(std::size_t stream, std::span<const std::byte> bytes) {
@@ -396,7 +397,8 @@ TEST(SocketInbox, WhatASignalAnnouncesIsThereInWhateverOrderStreamsBringIt) {
     for (int round = 0; round < 8; ++round) {
       auto poller = *Poller::make();
       Ends sender(streams, *poller);
-      Outbox outbox(sender.streams, geometry.signals, round % 2 == 0 ? 1 : streams);
+      const std::size_t rails = round % 2 == 0 ? 1 : streams;
+      Outbox outbox(sender.streams, geometry.signals, rails);
       struct Put {
         std::size_t offset, end;
       };
@@ -422,6 +424,10 @@ TEST(SocketInbox, WhatASignalAnnouncesIsThereInWhateverOrderStreamsBringIt) {
           sent[i].insert(sent[i].end(), some.begin(),
                          some.begin() + static_cast<std::ptrdiff_t>(got.bytes));
         }
+        const bool all_left = std::ranges::all_of(
+            sender.streams, [](const auto& stream) { return stream->nothing_waits(); });
+        const Status acknowledged = outbox.acknowledged(all_left ? outbox.next_number() : 0, peer);
+        ASSERT_TRUE(acknowledged.ok());
       }
       for (std::size_t i = 0; i < streams; ++i) {
         Bytes some(4 << 20);
@@ -431,7 +437,7 @@ TEST(SocketInbox, WhatASignalAnnouncesIsThereInWhateverOrderStreamsBringIt) {
                        some.begin() + static_cast<std::ptrdiff_t>(got.bytes));
       }
 
-      Receiver receiver(streams);
+      Receiver receiver(streams, Outbox::numbers_of(rails));
       std::vector<std::size_t> brought(streams);
       // One stream is far ahead of the others, or far behind.
       const std::size_t special = random() % streams;

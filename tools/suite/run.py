@@ -19,6 +19,7 @@ import cpp
 import lint
 import python_tests
 import slow
+import soft_roce
 import torch_backend
 from faults import fault_injections
 from stage import BIN, BUILD, Lane, Log, Outcome, Suite
@@ -98,6 +99,7 @@ def parts(injections: int, fuzz_seconds: int, since: str | None = None) -> list[
             partial(cpp.fuzz, seconds=fuzz_seconds),
             after="c++ address sanitizer, build",
         ),
+        tests("soft-roce", REST, soft_roce.run_tests, after="c++"),
         Part(
             "clang-tidy",
             REST,

@@ -1,5 +1,6 @@
 // What the library must get from a driver before it makes a call: two H100 whose memory is the
 // host's.
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -51,6 +52,10 @@ DriverResult cuDeviceGet(DeviceOrdinal* device, int wanted) {
 DriverResult cuDeviceGetUuid_v2(Uuid* uuid, DeviceOrdinal device) {
   *uuid = {};
   uuid->bytes[0] = static_cast<char>(device + 1);
+  return driver_success;
+}
+DriverResult cuDeviceGetPCIBusId(char* text, int bytes, DeviceOrdinal device) {
+  std::snprintf(text, static_cast<std::size_t>(bytes), "0000:%02x:00.0", device + 1);
   return driver_success;
 }
 DriverResult cuDeviceGetAttribute(int* value, int attribute, DeviceOrdinal) {

@@ -7,9 +7,8 @@ from typing import Any, Self
 
 from unisono import _unisono as native
 from unisono import plans
-from unisono.bench.elements import element
 from unisono.errors import MisuseError
-from unisono.names import check_names, collectives
+from unisono.names import check_names, collectives, element_bytes
 
 _REDUCTIONS = ("all_reduce", "reduce_scatter", "reduce")
 # Their count is of the whole buffer, not of a block.
@@ -48,7 +47,7 @@ class Case:
         """The larger of input and output of the rank that has most, as nccl-tests counts."""
         if self.collective == "barrier":
             return 0
-        return self.count * self._blocks(self.collective) * element(self.type).bytes
+        return self.count * self._blocks(self.collective) * element_bytes(self.type)
 
     def input_count(self, rank: int) -> int:
         """Elements of a rank's input."""
@@ -95,6 +94,8 @@ class Request:
         netbed: Whether nodes are network namespaces; with links of `rate` (as "200mbit", or one
             for each rail, as "200mbit,20mbit"; empty for no limit) to each of `rails` switches.
         delay: The delay of every message between nodes, as "1ms"; empty for none.
+        cuts: Rails of the netbed that are cut, as `parse_cut` reads them, in seconds after the
+            first timed call of the first case begins.
     """
 
     collectives: list[str] = field(default_factory=list)
@@ -113,6 +114,7 @@ class Request:
     rate: str = ""
     rails: int = 1
     delay: str = ""
+    cuts: list[str] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON's types."""

@@ -4,7 +4,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from unisono import plans
 from unisono.bench import peers
@@ -14,7 +14,7 @@ from unisono.bench.driver import places_of
 from unisono.bench.group import Command, Group, PeerError, Times
 from unisono.bench.machine import oversubscription
 from unisono.bench.peers import OURS, Variant
-from unisono.bench.repeats import BARRIERS, fitting_calls, skew_seconds
+from unisono.bench.repeats import BARRIERS, count_outliers, fitting_calls, skew_seconds
 from unisono.bench.rows import Row
 from unisono.errors import MisuseError
 from unisono.job_folder import job_folder
@@ -247,5 +247,10 @@ def _rows(case: Case, nodes: int, results: dict[Variant, _Result]) -> list[Row]:
             algorithm, protocol = chosen.algorithm, chosen.protocol
         wrong = results[variant].wrong
         calls = results[variant].calls
-        rows.append(Row.of(case, nodes, algorithm, protocol, median, wrong, implementation, calls))
+        row = Row.of(case, nodes, algorithm, protocol, median, wrong, implementation, calls)
+        us = results[variant].us
+        rows.append(replace(
+            row, least_us=round(min(us), 3), most_us=round(max(us), 3), repeats=len(us),
+            outliers=count_outliers(us, median),
+        ))  # fmt: skip
     return rows

@@ -6,8 +6,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-
 from unisono import _unisono as native
 from unisono.bench.peers import OURS
 from unisono.bench.rows import Row
@@ -40,13 +38,15 @@ def copied_bytes(collective: str, size_bytes: int, ranks: int) -> float:
 
 def copy_bandwidth_gb_s(ranks: int) -> float:
     """GB/s at which a core copies 64 MiB while as many others do as ranks have cores."""
+    import numpy as np  # here, so that help does not wait for it
+
     copiers = max(1, min(ranks, len(os.sched_getaffinity(0))))
     pairs = [
         (np.ones(_COPIED_BYTES, np.uint8), np.zeros(_COPIED_BYTES, np.uint8))
         for _ in range(copiers)
     ]
 
-    def copy(pair: tuple[np.ndarray, np.ndarray]) -> float:
+    def copy(pair: "tuple[np.ndarray, np.ndarray]") -> float:
         begin = time.perf_counter()
         np.copyto(pair[1], pair[0])
         return time.perf_counter() - begin

@@ -11,11 +11,12 @@ from typing import Any
 from unisono.bench.cases import Case
 from unisono.bench.device_rows import DeviceRequest, DeviceRow
 from unisono.bench.driver import BenchError
-from unisono.bench.elements import element
 from unisono.bench.ratios import geometric_mean
 from unisono.bench.rows import Row
+from unisono.bench.tables import three_digits
 from unisono.job_folder import job_folder
 from unisono.launcher import launch
+from unisono.names import element_bytes
 from unisono.tables import Table, label, number
 
 # What a size's row is counted under.
@@ -87,9 +88,9 @@ def device_table(rows: Sequence[DeviceRow]) -> Table:
         compared = row.peer_us > 0
         table.add_row(
             row.collective, row.type, row.mode, row.ranks, row.bytes,
-            "yes" if row.in_place else "no", f"{row.time_us:.2f}",
-            f"{row.peer_us:.2f}" if compared else "", f"{row.ratio:.2f}" if compared else "",
-            f"{1e-3 * row.bytes / row.time_us:.1f}", f"{row.busbw_gb_s:.1f}",
+            "yes" if row.in_place else "no", three_digits(row.time_us),
+            three_digits(row.peer_us) if compared else "", f"{row.ratio:.2f}" if compared else "",
+            three_digits(1e-3 * row.bytes / row.time_us), three_digits(row.busbw_gb_s),
             f"{row.push_share:.2f}" if row.push_gb_s else "", str(row.wrong),
             str(row.peer_wrong) if compared else "", *([row.peer_algorithm] if ways else []),
         )  # fmt: skip
@@ -136,7 +137,7 @@ def report_rows(rows: Sequence[DeviceRow], peer: str) -> list[Row]:
     out = []
     for row in rows:
         case = Case(row.collective, 1, row.type, row.ranks)
-        case = replace(case, count=max(1, row.bytes // (case.bytes or element(row.type).bytes)))
+        case = replace(case, count=max(1, row.bytes // (case.bytes or element_bytes(row.type))))
         place = ", in place" if row.in_place else ""
         name = f"{row.collective}, {row.type}, {row.mode}{place}, {row.ranks} GPUs"
         for implementation, time_us, wrong in (

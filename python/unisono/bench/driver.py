@@ -5,9 +5,10 @@ import json
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from typing import Any
+from typing import Any, Self
 
 from unisono import plans
 from unisono.bench.cases import Case, Request, write_cases
@@ -16,7 +17,7 @@ from unisono.bench.rows import Row
 from unisono.errors import Error
 from unisono.job_folder import job_folder
 from unisono.launcher import launch
-from unisono.netbed import Netbed, parse_shape
+from unisono.netbed import CutSchedule, Netbed, parse_cut, parse_shape
 
 # How soon the end of a job is noticed that reports nothing more.
 _POLL_SECONDS = 0.1
@@ -49,8 +50,14 @@ def run(
     with job_folder() as job:
         (job / "request.json").write_text(json.dumps(request.to_json()))
         (job / "cases.json").write_text(write_cases(cases))
-        listener = _Listener(job / "results", request, cases, on_start, on_row)
-        with places_of(request) as places, listener:
+        cuts = [parse_cut(text, request.rails) for text in request.cuts]
+        with (
+            places_of(request) as places,
+            CutSchedule(places, cuts) as schedule,
+            _Listener(
+                job / "results", request, cases, on_start, schedule.begin, on_row
+            ) as listener,
+        ):
             outcome = launch(
                 ["-m", "unisono.bench.rank", "unisono.bench.worker", str(job)],
                 request.ranks,
@@ -64,6 +71,11 @@ def run(
     if not outcome.ok:
         during = f" during {_describe(listener.current)}" if listener.current else ""
         raise BenchError(f"the bench failed{during}: {outcome.message}")
+    if schedule.missed:
+        raise BenchError(
+            f"all calls ended before the cut of {schedule.missed[0].describe()}; measure longer "
+            "calls (--min) or more of them (--iterations)"
+        )
     return listener.rows
 
 
@@ -89,20 +101,22 @@ class _Listener:
         request: Request,
         cases: Sequence[Case],
         on_start: Callable[[Case], None],
+        on_timed: Callable[[], None],
         on_row: Callable[[Row], None],
     ) -> None:
         self.rows: list[Row] = []
         self.current: Case | None = None
         self._request, self._cases = request, cases
-        self._on_start, self._on_row = on_start, on_row
+        self._on_start, self._on_timed, self._on_row = on_start, on_timed, on_row
         self._ended = threading.Event()
         os.mkfifo(pipe)
         # Open for writing as well, so that reading never meets the end of file.
         self._descriptor = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
         self._thread = threading.Thread(target=self._listen, name="bench listener")
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._thread.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
@@ -117,6 +131,8 @@ class _Listener:
             if "wrong" in told:
                 self.rows.append(_row(case, self._request, told))
                 self._on_row(self.rows[-1])
+            elif "timed" in told:
+                self._on_timed()
             else:
                 self._on_start(case)
 
@@ -143,7 +159,7 @@ def _row(case: Case, request: Request, told: dict[str, Any]) -> Row:
         )
         protocol = protocol or chosen.protocol
         algorithm = algorithm or chosen.algorithm
-    return Row.of(
+    row = Row.of(
         case,
         request.nodes,
         algorithm,
@@ -152,6 +168,8 @@ def _row(case: Case, request: Request, told: dict[str, Any]) -> Row:
         told["wrong"],
         calls=told["calls"],
     )
+    return replace(row, **{name: told[name] for name in ("repeats", "outliers")},
+                   **{name: round(told[name], 3) for name in ("least_us", "most_us")})  # fmt: skip
 
 
 def _describe(case: Case) -> str:

@@ -5,9 +5,9 @@ from functools import cache
 
 from unisono import _unisono as native
 from unisono import plans
-from unisono.bench.elements import element
 from unisono.bench.peers import OURS
 from unisono.bench.rows import Row
+from unisono.names import element_bytes
 from unisono.tables import Table, label, number
 
 
@@ -41,7 +41,7 @@ def link_share(row: Row, rate: int) -> float:
         f"{row.algorithm}_{row.collective}", row.protocol, row.ranks, row.nodes
     )
     blocks = 1 if row.collective in ("all_reduce", "broadcast", "reduce") else row.ranks
-    block_bytes = row.bytes // blocks // element(row.type).bytes * element(row.type).bytes
+    block_bytes = row.bytes // blocks // element_bytes(row.type) * element_bytes(row.type)
     return block_bytes * chunks / per_block * 8 / (row.time_us * 1e-6) / rate
 
 

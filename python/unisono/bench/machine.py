@@ -4,13 +4,13 @@ import os
 import platform
 from pathlib import Path
 
-import numpy as np
-
 from unisono import _unisono as native
 
 
 def machine_facts() -> dict[str, str | int | list[float]]:
     """The machine and the versions, as JSON's types."""
+    import numpy as np  # the first import of it takes 0.2 s, and the help of commands needs none
+
     return {
         "processor": processor_name(),
         "cores": usable_cores(),

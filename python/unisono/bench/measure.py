@@ -1,6 +1,7 @@
 """Runs one case on this rank: checks its result, then times it. All ranks do the same."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ from unisono import _unisono as native
 from unisono.bench.cases import Case, Request
 from unisono.bench.elements import Array, element
 from unisono.bench.inputs import Inputs, multiplier, starts_of
-from unisono.bench.repeats import must_guess_again, plan_repeats
+from unisono.bench.repeats import count_outliers, must_guess_again, plan_repeats
 from unisono.communicator import Communicator
 
 # Guards on either side of every output catch writes that miss it; as long as a cache line.
@@ -25,12 +26,20 @@ class Measured:
     """What all ranks together found.
 
     Attributes:
+        time_us: The median over repeats of the slowest rank's time for a call.
         calls: How many a repeat had.
+        least_us: The shortest repeat's.
+        most_us: The longest repeat's.
+        outliers: Repeats that took much longer than the median.
     """
 
     time_us: float
     wrong: int
     calls: int
+    least_us: float
+    most_us: float
+    repeats: int
+    outliers: int
 
 
 class Buffers:
@@ -108,11 +117,25 @@ class Buffers:
         return found
 
 
-def measure(case: Case, communicator: Communicator, request: Request, seed: int) -> Measured:
+def measure(
+    case: Case,
+    communicator: Communicator,
+    request: Request,
+    seed: int,
+    on_timed: Callable[[], None] = lambda: None,
+) -> Measured:
     """Checks and times a case; every rank returns the same.
 
     The first call, on fresh inputs and a poisoned output, is checked. The calls that are timed
-    leave the same result when they are out of place, which is checked as well.
+    leave the same result when they are out of place, which is checked as well; where a rail is cut
+    meanwhile, they have a poisoned output, too.
+
+    Args:
+        case: What to measure.
+        communicator: Of all ranks.
+        request: How long to measure, and whether rails are cut.
+        seed: Of the inputs, the same on all ranks.
+        on_timed: Called when the timed calls begin.
     """
     buffers = Buffers(case, communicator, seed)
     buffers.prepare()
@@ -120,6 +143,9 @@ def measure(case: Case, communicator: Communicator, request: Request, seed: int)
     wrong = buffers.wrong()
     repeats, calls = _plan(communicator, request, buffers.call, first_seconds)
     seconds = np.empty(repeats)
+    if request.cuts:
+        buffers.prepare()
+    on_timed()
     for repeat in range(repeats):
         seconds[repeat] = _row_seconds(communicator, buffers.call, calls) / calls
     if not case.in_place:
@@ -127,7 +153,11 @@ def measure(case: Case, communicator: Communicator, request: Request, seed: int)
     communicator.all_reduce(seconds, "max", out=seconds)
     total = np.array([wrong])
     communicator.all_reduce(total, out=total)
-    return Measured(float(np.median(seconds)) * 1e6, int(total[0]), calls)
+    median = float(np.median(seconds))
+    return Measured(
+        median * 1e6, int(total[0]), calls, float(seconds.min()) * 1e6, float(seconds.max()) * 1e6,
+        repeats, count_outliers([float(one) for one in seconds], median),
+    )  # fmt: skip
 
 
 def _plan(

@@ -5,6 +5,7 @@ A repeat that lasts 20 times as long as a barrier has at most a twentieth of tha
 """
 
 import math
+from collections.abc import Sequence
 
 # How many times as long as a barrier a repeat lasts.
 BARRIERS = 20
@@ -17,6 +18,8 @@ MAX_CALLS = 20_000
 # A call that takes so many barriers is not timed again before its repeats.
 _CERTAIN_BARRIERS = 100
 _LEAST_SECONDS = 1e-7
+# A repeat that takes so many times the median was disturbed by something else.
+_OUTLIER = 1.5
 
 
 def repeat_seconds(barrier_seconds: float) -> float:
@@ -48,6 +51,11 @@ def plan_repeats(
     calls = max(needed, fitting_calls(REPEAT_SECONDS, call_seconds, USUAL_CALLS))
     repeats = int(budget_seconds / (calls * max(call_seconds, _LEAST_SECONDS)))
     return min(MAX_REPEATS, max(1, repeats)), calls
+
+
+def count_outliers(seconds: Sequence[float], median: float) -> int:
+    """Repeats that took much longer than the median of all."""
+    return sum(one > _OUTLIER * median for one in seconds)
 
 
 def must_guess_again(row_seconds: float, calls: int, barrier_seconds: float) -> bool:

@@ -11,7 +11,7 @@ from unisono.bench.cases import Case, Request
 from unisono.bench.machine import machine_facts
 from unisono.files import write_whole
 
-FORMAT = 1
+FORMAT, VERSION = "unisono-bench", 1
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,10 @@ class Row:
         algorithm: The algorithm; the settings of another library.
         wrong: Elements, over all ranks, that were not what they must be.
         calls: How many were made back to back in a repeat; 0 in files of older versions.
+        least_us: The time of a call in the shortest repeat; 0 where it was not recorded.
+        most_us: In the longest.
+        repeats: How many there were.
+        outliers: Repeats that took more than 1.5 times the median.
     """
 
     collective: str
@@ -42,6 +46,17 @@ class Row:
     busbw_gb_s: float
     wrong: int
     calls: int = 0
+    least_us: float = 0.0
+    most_us: float = 0.0
+    repeats: int = 0
+    outliers: int = 0
+
+    @property
+    def spread(self) -> float | None:
+        """Longest less shortest repeat, as a part of the median; None of one repeat."""
+        if self.repeats < 2 or self.time_us <= 0:
+            return None
+        return (self.most_us - self.least_us) / self.time_us
 
     @classmethod
     def of(
@@ -82,6 +97,7 @@ def to_document(request: Request, rows: Sequence[Row]) -> dict[str, Any]:
     """Rows with what they depend on, as JSON's types."""
     return {
         "format": FORMAT,
+        "version": VERSION,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine_facts(),
         "request": request.to_json(),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from unisono import _unisono as native
-from unisono.bench.ratios import Point, peers_in, points_of, summarise
+from unisono.bench.ratios import Point, geometric_mean, peers_in, points_of, summarise
 from unisono.bench.rows import Row
 from unisono.tables import Table, label, number
 
@@ -25,6 +25,7 @@ def table_of(rows: Sequence[Row]) -> Table:
             number("time\n(us)"),
             number("algbw\n(GB/s)"),
             number("busbw\n(GB/s)"),
+            number("spread\n(%)"),
             number("wrong"),
         ],
         keys=5,
@@ -36,12 +37,22 @@ def table_of(rows: Sequence[Row]) -> Table:
             row.protocol,
             row.type,
             native.format_bytes(row.bytes),
-            f"{row.time_us:.1f}",
-            f"{row.algbw_gb_s:.3f}",
-            f"{row.busbw_gb_s:.3f}",
+            three_digits(row.time_us),
+            three_digits(row.algbw_gb_s),
+            three_digits(row.busbw_gb_s),
+            "-" if row.spread is None else f"{100 * row.spread:.0f}",
             wrong_text(row.wrong),
         )
     return table
+
+
+def three_digits(value: float) -> str:
+    """A number with three significant digits; with all that are before its point."""
+    if value == 0:
+        return "0"
+    if abs(value) >= 999.5:
+        return f"{value:.0f}"
+    return f"{value:#.3g}".rstrip(".")
 
 
 def summary_of(rows: Sequence[Row]) -> Table:
@@ -69,8 +80,8 @@ def summary_of(rows: Sequence[Row]) -> Table:
             " ".join(dict.fromkeys(row.protocol for row in group)),
             len(group),
             wrong_text(sum(row.wrong > 0 for row in group)),
-            f"{min((row.bytes, row.time_us) for row in group)[1]:.1f}",
-            f"{max(row.busbw_gb_s for row in group):.3f}",
+            three_digits(min((row.bytes, row.time_us) for row in group)[1]),
+            three_digits(max(row.busbw_gb_s for row in group)),
         )
         previous = collective
     return table
@@ -121,6 +132,31 @@ def comparison_summary(rows: Sequence[Row]) -> Table:
     return table
 
 
+def speed_in_words(rows: Sequence[Row]) -> list[str]:
+    """How many times as fast ours is, a sentence for each library and one for the fastest."""
+    points = points_of(rows)
+    said = []
+    for name in [*peers_in(points), "best"]:
+        ratios = [(point.ratio(name), point) for point in points
+                  if name == "best" or name in point.peers]  # fmt: skip
+        mean = geometric_mean([ratio for ratio, _ in ratios])
+        least, at = min(ratios, key=lambda one: one[0])
+        whom = "the fastest other library at each point" if name == "best" else name
+        said.append(
+            f"unisono is {_times(mean)} {whom}, as the geometric mean of {len(ratios)} points; at "
+            f"the worst, {at.ours.collective} of {native.format_bytes(at.ours.bytes)}, it is "
+            f"{_times(least)} it."
+        )
+    return said if len(said) > 2 else said[:1]
+
+
+def _times(ratio: float) -> str:
+    """A ratio of times in words."""
+    if 0.995 <= ratio < 1.005:
+        return "as fast as"
+    return f"{three_digits(ratio)} times as fast as"
+
+
 def wrong_text(wrong: int) -> Text:
     """A number of wrong elements or results: red where there are any."""
     return Text(str(wrong), "bold red" if wrong else "")
@@ -139,14 +175,10 @@ def _comparison_cells(point: Point, peers: Sequence[str]) -> list[str | Text]:
     return [
         ours.collective,
         native.format_bytes(ours.bytes),
-        _time_text(ours.time_us),
-        *("" if row is None else _time_text(row.time_us) for row in found),
+        three_digits(ours.time_us),
+        *("" if row is None else three_digits(row.time_us) for row in found),
         *("" if row is None else ratio_text(row.time_us / ours.time_us) for row in found),
         ratio_text(point.ratio("best")),
         f"{best.implementation}, {best.algorithm}" if best.algorithm else best.implementation,
         wrong_text(wrong),
     ]
-
-
-def _time_text(time_us: float) -> str:
-    return f"{time_us:.2f}" if time_us < 100 else f"{time_us:.0f}"

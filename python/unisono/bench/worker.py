@@ -1,13 +1,15 @@
 """One rank of the bench; `driver` starts it by `rank`: `python -m unisono.bench.worker JOB`.
 
 JOB is a folder with request.json and cases.json. Rank 0 writes to the pipe `results` there, one
-JSON object a line: {"case": index} when a case begins, and {"case", "time_us", "wrong", "calls"}
-when it ends.
+JSON object a line: {"case": index} when a case begins, {"case", "timed": true} when its timed calls
+begin, and {"case", "time_us", "wrong", "calls"} when it ends.
 """
 
 import json
 import os
 import sys
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,12 +35,16 @@ def main(job: Path) -> None:
 
         for index, case in enumerate(cases):
             tell(case=index)
-            measured = measure(case, communicator, request, int(seeds[index]))
+            measured = measure(
+                case,
+                communicator,
+                request,
+                int(seeds[index]),
+                partial(tell, case=index, timed=True),
+            )
             tell(
                 case=index,
-                time_us=measured.time_us,
-                wrong=measured.wrong,
-                calls=measured.calls,
+                **asdict(measured),
             )
 
 

@@ -13,8 +13,9 @@ from typing import Annotated
 import typer
 
 from unisono import _unisono as native
-from unisono.cli.deferred import HELP, Place, group_of
-from unisono.cli.output import complain, warn
+from unisono.cli.deferred import HELP, Commands, Place, group_of, help_alone
+from unisono.cli.output import complain, print_raw, replace_what_cannot_be_shown, show_source, warn
+from unisono.environment import check_environment
 from unisono.errors import Error, MisuseError
 
 # Everything from the command's name on belongs to the command.
@@ -29,8 +30,11 @@ _COMMANDS = {
     ),
     "bench": Place("bench", "bench", "Time collectives and check every result."),
     "netbed": Place("netbed", "app", "Network namespaces as nodes, joined by shaped links."),
-    "plan": Place("plan", "app", "List, show, verify, compile, find, run and draw plans."),
+    "plan": Place("plan_commands", "app", "List, show, verify, compile, find, run and draw plans."),
     "explain": Place("explain", "explain", "Say which plan a call would take, and why."),
+    "place": Place(
+        "place", "place", "Say which parallel groups of a model stay in a node, a rack, a zone."
+    ),
     "simulate": Place("simulate", "simulate", "Simulate collectives or workloads on a cluster."),
     "doctor": Place(
         "doctor", "doctor", "Say which call of a job is stuck, and which ranks are to blame."
@@ -62,13 +66,12 @@ _COMMANDS = {
     "calibrate": Place("calibrate", "calibrate", "Fit a cluster's numbers to measurements."),
 }
 
-app = typer.Typer(
+app = Commands(
     name="unisono",
     cls=group_of(_COMMANDS),
     help="Collective communication where every algorithm is a plan.",
     no_args_is_help=True,
-    rich_markup_mode="rich",
-    pretty_exceptions_show_locals=False,
+    pretty_exceptions_enable=False,
     context_settings=HELP,
 )
 
@@ -114,12 +117,20 @@ def _warn_of_unknown_variables() -> None:
 
 def main() -> None:
     """Runs the command line and exits."""
+    replace_what_cannot_be_shown()
     _answer_interrupts()
-    _warn_of_unknown_variables()
     try:
-        app()
+        check_environment()
+        _warn_of_unknown_variables()
+        command = typer.main.get_command(app)
+        if (text := help_alone(command, "unisono", sys.argv[1:])) is not None:
+            print_raw(text)
+            sys.exit(0)
+        command(prog_name="unisono")
     except MisuseError as error:
         complain(str(error))
+        for note in getattr(error, "__notes__", ()):
+            show_source(note)
         sys.exit(2)
     except Error as error:
         complain(str(error))

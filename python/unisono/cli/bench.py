@@ -16,9 +16,17 @@ from unisono.bench.compare import Comparison, compare, comparison_cases
 from unisono.bench.copies import copies_table
 from unisono.bench.device_rows import DeviceRequest
 from unisono.bench.links import shares_table
-from unisono.bench.machine import describe_machine
+from unisono.bench.machine import machine_facts
+from unisono.bench.peers import OURS
 from unisono.bench.rows import Row, to_document, write_document
-from unisono.bench.tables import comparison_summary, comparison_table, table_of
+from unisono.bench.tables import (
+    comparison_summary,
+    comparison_table,
+    speed_in_words,
+    table_of,
+    three_digits,
+)
+from unisono.bench.words import average_bandwidth, disturbed, doubt_of, head_of
 from unisono.cli import bench_options as options
 from unisono.cli.bench_device import COLLECTIVES, MODES, bench_device
 from unisono.cli.bench_device import against as against_on_device
@@ -35,13 +43,15 @@ from unisono.cli.output import (
     parse_size,
     placement_of,
     print_json,
+    print_text,
     progress_console,
     show,
     split_names,
+    warn,
 )
 from unisono.errors import MisuseError
-from unisono.names import check_names
-from unisono.netbed import parse_rates, parse_shape
+from unisono.names import check_names, operation_named, type_named
+from unisono.netbed import parse_cut, parse_rates, parse_shape
 from unisono.report import write_report
 from unisono.tables import Table
 
@@ -51,6 +61,7 @@ _SHOWN_ROWS = 12
 def bench(
     collectives: options.Collectives = None,
     ranks: options.Ranks = DEFAULT_RANKS,
+    gpus: options.Gpus = 0,
     nodes: Nodes = 1,
     smallest: options.Smallest = "8",
     largest: options.Largest = "4MiB",
@@ -66,6 +77,7 @@ def bench(
     netbed: options.Netbed = "",
     rate: options.Rate = "",
     rails: options.Rails = 1,
+    cut: options.Cut = None,
     delay: options.Delay = "",
     against: options.Against = None,
     stop_after: options.StopAfter = 0,
@@ -87,8 +99,12 @@ def bench(
     With --against, other libraries make the same calls in turn, size by size, and the table has
     their times and how many times as fast ours is.
 
+    NCCL's names of types and reductions work, too: float, half, bf16, prod, avg.
+
     Exit status 1 if any element of any result is wrong.
     """
+    ranks = _ranks(ranks, gpus)
+    type_, operation = type_named(type_), operation_named(operation)
     sizes = sizes_between(parse_size(smallest, "--min"), parse_size(largest, "--max"), factor)
     if device != "cpu":
         check_names("device", [device], ["cpu", "cuda"])
@@ -102,7 +118,7 @@ def bench(
         on_device = DeviceRequest(
             split_names(collectives or []) or list(COLLECTIVES),
             sizes,
-            split_names([type_]),
+            [type_named(one) for one in split_names([type_])],
             split_names(mode or []) or list(MODES),
             [False, True] if in_place else [False],
             options={name: value for name, value in given.items() if value},
@@ -112,6 +128,8 @@ def bench(
         numbers = parse_rank_list(devices) if devices else [ranks]
         raise typer.Exit(bench_device(on_device, numbers, json, html))
     ranks, nodes = _ranks_and_nodes(ranks, nodes, netbed, rate, rails)
+    cuts = split_names(cut or [])
+    _check_cuts(cuts, netbed, rails, against)
     if delay:
         parse_delay(delay)
     placement_of(ranks, nodes)
@@ -132,8 +150,19 @@ def bench(
         rate,
         rails,
         delay,
+        cuts,
     )
     raise typer.Exit(_bench_host(request, split_names(against or []), stop_after, json, html))
+
+
+def _ranks(ranks: int, gpus: int) -> int:
+    """The number of ranks; nccl-tests' -g is one, where a process has all GPUs."""
+    if gpus == 1:
+        raise MisuseError(
+            "-g 1 is one rank, which has no peer. nccl-tests' -g is the GPUs of a process, and "
+            "here each rank is a process with one GPU: write -n 8 for 8 ranks"
+        )
+    return gpus or ranks
 
 
 def _ranks_and_nodes(ranks: int, nodes: int, netbed: str, rate: str, rails: int) -> tuple[int, int]:
@@ -146,10 +175,22 @@ def _ranks_and_nodes(ranks: int, nodes: int, netbed: str, rate: str, rails: int)
     return ranks, nodes
 
 
+def _check_cuts(
+    cuts: Sequence[str], netbed: str, rails: int, against: Sequence[str] | None
+) -> None:
+    if cuts and not netbed:
+        raise MisuseError("--cut cuts a netbed's rail; give its shape, as --netbed 2x1 --rails 4")
+    if cuts and against:
+        raise MisuseError("--cut is for Unisono's own calls; leave --against out")
+    for text in cuts:
+        parse_cut(text, rails)
+
+
 def _bench_host(
     request: Request, peers: Sequence[str], stop_after: float, json: Path | None, html: Path | None
 ) -> int:
     """Measures on processors, prints and writes; the exit status."""
+    facts = machine_facts()
     done = None
     if peers:
         done = compare_with_progress(request, peers, comparison_cases(request), stop_after)
@@ -157,6 +198,7 @@ def _bench_host(
     if json == STANDARD_OUTPUT:
         print_json(to_document(request, rows))
     else:
+        show(*head_of(request, facts), "")
         if done:
             print_comparison(request, done)
         else:
@@ -170,7 +212,12 @@ def _bench_host(
         write_report(
             html, rows, title=f"Unisono bench: {request.ranks} ranks, {request.nodes} nodes"
         )
-    return conclude(rows)
+    status = conclude(rows)
+    for doubt in filter(None, (disturbed(rows), doubt_of(request.ranks, facts))):
+        warn(doubt)
+    if json != STANDARD_OUTPUT:
+        print_text(average_bandwidth([row for row in rows if row.implementation == OURS]))
+    return status
 
 
 def run_with_progress(request: Request, cases: Sequence[Case]) -> list[Row]:
@@ -196,25 +243,24 @@ def compare_with_progress(
 
 
 def print_comparison(request: Request, done: Comparison) -> None:
-    """Prints what was measured where, all points, and what they come to."""
-    machine = describe_machine()
-    processors = f"{machine['cores']} processors ({machine['processor']})"
+    """Prints what was measured, all points, and what they come to."""
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    console.print(
-        f"{request.ranks} processes, {processors}, {date}",
-        "Microseconds of a call: the slowest rank's, calls back to back, median over repeats;",
-        "a send_recv is half a round trip. Ratios are their time / ours. "
-        "See docs/how-to/benchmark.md.",
-        *(f"{name}: {library}" for name, library in done.libraries.items()),
-        sep="\n",
-        highlight=False,
+    print_text(
+        "Times are of a call, of the slowest rank, calls back to back, the median over repeats; a "
+        "send_recv is half a round trip. Ratios are their time / ours. See "
+        f"docs/how-to/benchmark.md. {date}."
     )
+    for name, library in done.libraries.items():
+        print_text(f"{name}: {library}")
     if done.left_out:
-        console.print(f"[bold]Time was up: {len(done.left_out)} cases were left out.[/]")
+        console().print(f"[bold]Time was up: {len(done.left_out)} cases were left out.[/]")
     show("", comparison_table(done.rows), "", comparison_summary(done.rows))
     copies = copies_table(done.rows, done.copy_gb_s)
     if copies.row_count and not request.netbed:
-        show(f"\nA core copies {done.copy_gb_s:.1f} GB/s while all do.", copies)
+        show(f"\nA core copies {three_digits(done.copy_gb_s)} GB/s while all do.", copies)
+    print_text("")
+    for sentence in speed_in_words(done.rows):
+        print_text(sentence)
 
 
 class _Shown:
@@ -233,7 +279,7 @@ class _Shown:
         # A terminal would be drawn on by a processor that is being measured; once a second does.
         self._live = Live(
             get_renderable=self._picture,
-            console=progress_console,
+            console=progress_console(),
             refresh_per_second=1,
             transient=True,
         )
@@ -263,7 +309,8 @@ def conclude(rows: Sequence[Row]) -> int:
     """Says whether all results are right; the exit status."""
     wrong = [row for row in rows if row.wrong]
     if not wrong:
-        progress_console.print(f"{len(rows)} results, [green]all right[/]")
+        results = "1 result" if len(rows) == 1 else f"{len(rows)} results"
+        progress_console().print(f"{results}, [green]all right[/]")
         return 0
-    progress_console.print(f"[bold red]{len(wrong)} of {len(rows)} results are wrong[/]")
+    progress_console().print(f"[bold red]{len(wrong)} of {len(rows)} results are wrong[/]")
     return 1

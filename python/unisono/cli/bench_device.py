@@ -16,7 +16,16 @@ from unisono.bench.device_driver import (
     run_on_devices,
 )
 from unisono.bench.device_rows import DeviceRequest, DeviceRow
-from unisono.cli.output import console, progress_console, put_json, show
+from unisono.bench.machine import machine_facts
+from unisono.bench.words import average_bandwidth, machine_line
+from unisono.cli.output import (
+    STANDARD_OUTPUT,
+    console,
+    print_text,
+    progress_console,
+    put_json,
+    show,
+)
 from unisono.errors import MachineError, MisuseError
 from unisono.names import check_names, collectives
 from unisono.report import write_report
@@ -61,18 +70,20 @@ def bench_device(
     rows: list[DeviceRow] = []
     told: dict[int, dict[str, Any]] = {}
     for number in ranks:
-        with progress_console.status(f"measuring on {number} CUDA devices"):
+        with progress_console().status(f"measuring on {number} CUDA devices"):
             found, told[number] = run_on_devices(request, number)
         rows += found
     asked = {**asdict(request), "nccl": bool(request.nccl)}
     measured = {"request": asked, "told": told, "rows": [asdict(row) for row in rows]}
-    if not put_json(document, measured):
+    if not put_json(document, measured, "bench-device"):
         _print(request, rows, told)
     if report is not None:
         title = f"Unisono on {' and '.join(map(str, ranks))} CUDA devices"
         write_report(report, report_rows(rows, request.peer), title=title)
     wrong = sum(row.wrong > 0 for row in rows)
-    progress_console.print(f"{len(rows)} results, {wrong} wrong")
+    progress_console().print(f"{len(rows)} results, {wrong} wrong")
+    if document != STANDARD_OUTPUT:
+        print_text(average_bandwidth(rows))
     return 1 if wrong else 0
 
 
@@ -88,8 +99,9 @@ def _print(
 ) -> None:
     names = " and ".join(map(str, told))
     date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    console.print(
-        f"{names} CUDA devices, {date}",
+    console().print(
+        f"unisono {native.__version__}, {names} CUDA devices, {date}",
+        machine_line(machine_facts()),
         "Microseconds of a call: the slowest rank's, calls back to back, median over repeats.",
         *(
             f"{number} devices: {one['peer']}; device memory of a communicator after all this: "

@@ -7,16 +7,15 @@ import typer
 from unisono.bench.peers import PEERS
 from unisono.cli.output import (
     RANK_OPTIONS,
-    complete_algorithm,
-    complete_collective,
-    complete_protocol,
 )
 
-Collectives = Annotated[
-    list[str] | None, typer.Argument(help="Default: all.", autocompletion=complete_collective)
-]
-Ranks = Annotated[
-    int, typer.Option(*RANK_OPTIONS, "-g", min=1, help="Number of ranks, as mpirun's -n.")
+Collectives = Annotated[list[str] | None, typer.Argument(help="Default: all.")]
+Ranks = Annotated[int, typer.Option(*RANK_OPTIONS, min=1, help="Number of ranks, as mpirun's -n.")]
+Gpus = Annotated[
+    int,
+    typer.Option(
+        "--gpus", "-g", min=0, help="As nccl-tests' -g: ranks, one a GPU. Replaces --ranks."
+    ),
 ]
 Smallest = Annotated[str, typer.Option("--min", "-b", "--minbytes", help="Smallest size.")]
 Largest = Annotated[str, typer.Option("--max", "-e", "--maxbytes", help="Largest size.")]
@@ -25,16 +24,18 @@ Factor = Annotated[
 ]
 Algorithm = Annotated[
     list[str] | None,
-    typer.Option(
-        help="Names, all, or auto: the selection table's.", autocompletion=complete_algorithm
-    ),
+    typer.Option(help="Names, all, or auto: the selection table's."),
 ]
 Protocol = Annotated[
     list[str] | None,
-    typer.Option(help="simple, ll, ll128, all, or auto.", autocompletion=complete_protocol),
+    typer.Option(help="simple, ll, ll128, all, or auto."),
 ]
-Type = Annotated[str, typer.Option("--type", "-d", "--datatype", help="Element type.")]
-Operation = Annotated[str, typer.Option("--operation", "-o", "--op", help="Reduction.")]
+Type = Annotated[
+    str, typer.Option("--type", "-d", "--datatype", help="Element type; NCCL's names work.")
+]
+Operation = Annotated[
+    str, typer.Option("--operation", "-o", "--op", help="Reduction; NCCL's names work.")
+]
 Root = Annotated[int, typer.Option("--root", "-r", help="Of broadcast, reduce, gather, scatter.")]
 InPlace = Annotated[
     bool,
@@ -64,12 +65,19 @@ Rate = Annotated[
     typer.Option(help="Of each link of the netbed, as 200mbit; or one for each rail, with commas."),
 ]
 Rails = Annotated[int, typer.Option(min=1, help="Links of each node of the netbed.")]
+Cut = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RAIL@SECONDS",
+        help="Cut this rail of the netbed so long after the timed calls begin; 1@5-8: it is back "
+        "after 8 s; 1@5:silent: its packets vanish.",
+    ),
+]
 Delay = Annotated[str, typer.Option(help="Of each message between nodes, as 1ms.")]
 Against = Annotated[
     list[str] | None,
     typer.Option(
         help=f"Compare with other libraries: {', '.join(PEERS)}.",
-        autocompletion=lambda: list(PEERS),
     ),
 ]
 StopAfter = Annotated[

@@ -18,10 +18,10 @@ from unisono.cli.output import (
 )
 from unisono.cli.simulation import (
     NETWORK_MODELS,
-    count_progress,
     load_simulator,
     print_errors,
 )
+from unisono.cli.watch import Counted
 from unisono.errors import MisuseError
 from unisono.names import check_names
 
@@ -79,12 +79,11 @@ def calibrate(
         for point in simulator.read_measurements(file, implementation)
         if point.algorithm not in left_out
     ]
-    with count_progress() as progress:
-        task = progress.add_task(f"simulating {len(points)} points", total=None)
+    with Counted(f"simulating {len(points)} points") as counted:
         found = simulator.calibrate(
             chosen, points, numbers=split_names(number or []), model=model, rounds=rounds,
             source=f"fitted by unisono calibrate to {', '.join(file.name for file in files)}",
-            done=lambda: progress.update(task, advance=1),
+            done=counted.advance,
         )  # fmt: skip
     if output is not None:
         write_file(output, simulator.to_yaml(found.file))
@@ -98,7 +97,7 @@ def calibrate(
         "before": found.before,
         "errors": {half: [vars(row) for row in rows] for half, rows in decades.items()},
     }
-    if put_json(json, document):
+    if put_json(json, document, "calibrate"):
         return
     print_table(
         ("number", "before", "fitted", "unit"),

@@ -81,7 +81,7 @@ def chaos(
     begun = time.monotonic()
     until = begun + hours * 3600 if hours > 0 else float("inf")
     columns = (TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=progress_console, transient=True) as progress:
+    with Progress(*columns, console=progress_console(), transient=True) as progress:
         task = progress.add_task("seeds", total=None)
 
         def tell(found: Found) -> None:
@@ -93,7 +93,7 @@ def chaos(
         found = play_all(numbers, partial(play_seed, kind=kind), workers, until, tell)
     seconds = time.monotonic() - begun
     values = {**asdict(found), "places": sorted(found.places), "seconds": seconds}
-    if not put_json(json, values):
+    if not put_json(json, values, "chaos"):
         _print(found, seconds)
     if found.wrong:
         raise typer.Exit(1)

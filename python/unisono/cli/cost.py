@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from unisono import _unisono as native
+from unisono.cli.formats import PlanFile
 from unisono.cli.output import (
     Goal,
     Json,
@@ -15,11 +16,11 @@ from unisono.cli.output import (
     put_json,
     split_names,
 )
-from unisono.cli.programs import PlanFile
 from unisono.cli.simulation import load_simulator
 from unisono.cli.watch import watch
 from unisono.errors import MisuseError
 from unisono.exchange import read_plan
+from unisono.names import type_named
 
 
 def cost(
@@ -38,10 +39,10 @@ def cost(
     goal: Goal = None,
     json: Json = None,
 ) -> None:
-    """Simulate a plan on a cluster: what it takes, and of which links and ports it makes use."""
+    """Simulate a plan on a cluster: its time, and the links it uses."""
     simulator = load_simulator()
     chosen = simulator.load_cluster(cluster)
-    plan = read_plan(file)
+    plan, element = read_plan(file), type_named(element)
     sizes = sorted(parse_size(text, "--size") for text in split_names(size or ["1MiB"]))
     if goal is not None:
         if len(sizes) != 1:
@@ -65,7 +66,7 @@ def cost(
         "plan": plan.name,
         "results": [asdict(one) | {"algbw_gb_s": one.algbw_gb_s} for one in results],
     }
-    if put_json(json, document):
+    if put_json(json, document, "plan-cost"):
         return
     print_table(
         ("size", "time us", "algbw GB/s", "messages", "port use", "NIC use"),

@@ -49,12 +49,13 @@ def doctor(
     """Say which call of a job is stuck, and which ranks are to blame.
 
     Reads Unisono's records, PyTorch's Flight Recorder dumps, NCCL's RAS reports and NCCLX's
-    commDump, in any mixture. The exit status is 1 where something is wrong.
+    commDump, in any mixture. The exit status is 0 where nothing is wrong, 3 with another verdict,
+    and 4 where the files do not show it.
     """
     found = diagnose(read_files(files))
     # What a verdict alone does not need is imported where it is asked for.
     if timeline is not None or flight_recorder is not None:
-        from unisono.doctor.unisono_record import read_records
+        from unisono.records.unisono_record import read_records
 
         records = read_records(files)
     if timeline is not None:
@@ -71,8 +72,8 @@ def doctor(
         from unisono.report.hang import render_hang
 
         write_file(html, render_hang(found))
-    if found.verdict.blames:
-        raise typer.Exit(1)
+    if found.exit_status:
+        raise typer.Exit(found.exit_status)
 
 
 def _show(found: Diagnosis) -> None:
@@ -80,6 +81,8 @@ def _show(found: Diagnosis) -> None:
         warn(problem)
     confidence = f" (confidence {found.confidence:.2f})" if found.confidence else ""
     print_text(f"{found.verdict.capitalize()}{confidence}\n\n{found.paragraph}\n")
+    for one in found.others:
+        print_text(f"{one.verdict.capitalize()} (confidence {one.confidence:.2f})\n\n{one.text}\n")
     print_entries(
         (name, lines)
         for name, lines in (

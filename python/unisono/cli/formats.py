@@ -29,17 +29,14 @@ class Format(StrEnum):
         return {".json": cls.json, ".xml": cls.msccl_xml}.get(suffix, cls.text)
 
 
-def complete_target(incomplete: str) -> list[str]:
-    """Names of executors, for shell completion."""
-    return [name for name in targets() if name.startswith(incomplete)]
-
-
+PlanFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A plan, as text, JSON or MSCCL's XML.")
+]
 Target = Annotated[
     str | None,
     typer.Option(
         help="Whose limits the plan must keep: msccl, executor-nccl, rccl (the default for XML), "
         "mscclpp.",
-        autocompletion=complete_target,
     ),
 ]
 

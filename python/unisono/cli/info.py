@@ -28,8 +28,9 @@ _HIDDEN = "(hidden)"
 def info(json: Json = None) -> None:
     """Show what this installation, this machine and its GPUs have.
 
-    Versions, GPUs and their driver, NUMA nodes, network interfaces, fabrics, memory that ranks
-    share, limits, transports, optional packages, and the settings in effect.
+    Versions, GPUs and their driver, NUMA nodes, network interfaces, fabrics, the network cards of
+    each GPU, memory that ranks share, limits, transports, optional packages, and the settings in
+    effect.
     """
     found: dict[str, Any] = {
         "machine": machine_facts(),
@@ -37,6 +38,7 @@ def info(json: Json = None) -> None:
         "numa_nodes": hardware.numa_nodes(),
         "interfaces": hardware.interfaces(),
         "fabrics": hardware.fabrics(),
+        "cards": hardware.cards(),
         "shared_memory": hardware.shared_memory(),
         "limits": hardware.limits(),
         "transports": {
@@ -47,7 +49,7 @@ def info(json: Json = None) -> None:
         "settings": {one.variable: _value(one) for one in native.settings()},
         "settings_set": [one.variable for one in native.settings() if one.is_set],
     }
-    if put_json(json, found):
+    if put_json(json, found, "info"):
         return
     _print_pairs("machine", describe_machine().items())
     _print_gpus(found["gpus"])
@@ -111,18 +113,39 @@ def _print_network(found: dict[str, Any]) -> None:
         right=("GB/s", "MTU"),
     )  # fmt: skip
     print_text("")
-    if not found["fabrics"]:
+    if found["fabrics"]:
+        print_table(
+            ("fabric", "port", "link", "state", "GB/s", "NUMA node"),
+            [
+                (one["device"], one["port"], one["link"], one["state"], _rate(one["gb_s"]),
+                 _or_dash(one["numa_node"]))
+                for one in found["fabrics"]
+            ],
+            right=("port", "GB/s", "NUMA node"),
+        )  # fmt: skip
+    else:
         print_text("No fabric: /sys/class/infiniband lists no RDMA device.")
-        return
-    print_table(
-        ("fabric", "port", "link", "state", "GB/s", "NUMA node"),
-        [
-            (one["device"], one["port"], one["link"], one["state"], _rate(one["gb_s"]),
-             "-" if one["numa_node"] is None else one["numa_node"])
-            for one in found["fabrics"]
-        ],
-        right=("port", "GB/s", "NUMA node"),
-    )  # fmt: skip
+    print_text("")
+    print_cards(found["cards"])
+
+
+def print_cards(found: list[dict[str, Any]]) -> None:
+    """Prints which network cards GPUs and NUMA nodes use between hosts."""
+    rows = [
+        (user["user"], card["name"], ", ".join(card["interfaces"]) or "-",
+         _or_dash(card["pci_address"]), _rate(card["gb_s"]), user["distance"], card["users"])
+        for user in found
+        for card in user["cards"]
+    ]  # fmt: skip
+    if rows:
+        print_table(
+            ("data of", "network card", "interface", "PCI address", "GB/s", "distance", "users"),
+            rows,
+            right=("GB/s", "users"),
+        )
+    for user in found:
+        if not user["cards"]:
+            print_text(f"{user['description']}.")
 
 
 def _print_software(found: dict[str, Any]) -> None:
@@ -193,6 +216,10 @@ def _value(setting: native.Setting) -> str | int | float | bool | None:
 
 def _bytes(count: int | None, otherwise: str = "unknown") -> str:
     return otherwise if count is None else native.format_bytes(count)
+
+
+def _or_dash(value: str | int | None) -> str | int:
+    return "-" if value is None else value
 
 
 def _rate(gb_s: float | None) -> str:

@@ -1,14 +1,15 @@
 """`unisono metrics`: metrics of this host's ranks for Prometheus."""
 
 import threading
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unisono.cli.output import progress_console, warn
-from unisono.errors import MachineError
-from unisono.metrics import Telemetry, of_host, serve
-from unisono.metrics.endpoint import is_loopback
+from unisono.extras import missing_extra
+
+if TYPE_CHECKING:
+    from unisono.metrics import Telemetry
 
 
 def metrics(
@@ -29,18 +30,22 @@ def metrics(
 
     The ranks need nothing for it: each answers on its live socket. Ctrl-C ends it.
     """
+    # Imported here, because they take longer than --help may.
+    from unisono.metrics import of_host, serve
+    from unisono.metrics.endpoint import is_loopback
+
     telemetry = None if otlp is None else _telemetry(otlp.rstrip("/"))
     server = serve(of_host(job), port=port, host=host, interval_s=interval, telemetry=telemetry)
     if not is_loopback(host):
         warn(f"everybody who reaches {host}:{server.port} can read these metrics")
-    progress_console.print(f"http://{host}:{server.port}/metrics", highlight=False)
+    progress_console().print(f"http://{host}:{server.port}/metrics", highlight=False)
     try:
         threading.Event().wait()
     finally:
         server.close()
 
 
-def _telemetry(url: str) -> Telemetry:
+def _telemetry(url: str) -> "Telemetry":
     try:
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -48,11 +53,10 @@ def _telemetry(url: str) -> Telemetry:
         from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError:
-        raise MachineError(
-            "--otlp needs the SDK and the OTLP exporter of OpenTelemetry: "
-            "pip install 'unisono[opentelemetry]'"
-        ) from None
+
+        from unisono.metrics import Telemetry
+    except ImportError as missing:
+        raise missing_extra("--otlp", str(missing.name), "opentelemetry") from None
     tracers: Any = TracerProvider()
     tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces")))
     loggers: Any = LoggerProvider()

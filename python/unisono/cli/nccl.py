@@ -64,7 +64,7 @@ def simulate_nccl(
         "fitted": found.calibration is not None,
         "results": [_row(one) for one in predictions],
     }
-    if put_json(json, document):
+    if put_json(json, document, "simulate-nccl"):
         return
     right = ("ranks", "nodes", "size", "time\nus", "from", "to")
     print_table(
@@ -126,7 +126,7 @@ def check_nccl(machine: str, files: list[Path], collective: str, json: Path | No
             for point, one in pairs
         ],
     }
-    if put_json(json, document):
+    if put_json(json, document, "simulate-nccl-errors"):
         return
     right = ("ranks", "size", "measured us", "predicted us", "error", "in interval")
     print_table(
@@ -177,7 +177,7 @@ def calibrate_nccl(
             for call, left in done.next_points
         ],
     }  # fmt: skip
-    if put_json(json, document):
+    if put_json(json, document, "calibrate-nccl"):
         return
     print_text(
         f"{len(points)} points of {found.name}. Median error before: {done.before:.1%}; on points "

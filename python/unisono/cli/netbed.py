@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from unisono.cli.deferred import Commands
 from unisono.cli.output import Verbose, parse_delay, print_text, progress_console
 from unisono.cli.run import report_end
 from unisono.launcher import launch
@@ -12,7 +13,11 @@ from unisono.netbed import Netbed, parse_shape, remove_stale
 # Everything from the command's name on belongs to the command.
 CONTEXT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
 
-app = typer.Typer(help="Network namespaces as nodes, joined by shaped links.", no_args_is_help=True)
+app = Commands(
+    help="Network namespaces as nodes, joined by shaped links.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 
 
 def run(
@@ -42,7 +47,7 @@ def run(
     if delay:
         parse_delay(delay)
     with Netbed(wanted) as bed:
-        progress_console.print(wanted.describe(), highlight=False)
+        progress_console().print(wanted.describe(), highlight=False)
         outcome = launch(
             command,
             wanted.ranks,

@@ -1,30 +1,53 @@
 """What all commands share: consoles, tables, JSON, and options."""
 
-import importlib.util
+import functools
 import json
 import os
 import sys
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.text import Text
 
 from unisono import _unisono as native
 from unisono import files, plans
 from unisono.errors import MachineError, MisuseError
-from unisono.names import collectives
-from unisono.tables import Column, Table
+from unisono.extras import check_extra
+
+# Help and completion need no rich, which takes longer to import than all else.
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
 
 DEFAULT_RANKS = 8
 STANDARD_OUTPUT = Path("-")
-# Tables that go to a file or a pipe are not made for a terminal's width, unless COLUMNS says one.
-_WIDE = 220
-console = Console(width=None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDE)
-progress_console = Console(stderr=True)
+
+
+@functools.cache
+def console() -> "Console":
+    """Standard output: as wide as the terminal or COLUMNS says, and 80 columns where neither does.
+
+    NO_COLOR turns colours off.
+    """
+    from rich.console import Console
+
+    return Console()
+
+
+@functools.cache
+def progress_console() -> "Console":
+    """Standard error, for progress and errors."""
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def replace_what_cannot_be_shown() -> None:
+    """Has a terminal that is not UTF-8 show a question mark where it lacks a character."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
 
 
 def check_output(path: Path | None) -> Path | None:
@@ -39,31 +62,9 @@ def check_output(path: Path | None) -> Path | None:
 
 
 def _check_report(path: Path | None) -> Path | None:
-    if path is not None and importlib.util.find_spec("jinja2") is None:
-        raise MachineError("reports need jinja2; pip install 'unisono[report]' has it")
+    if path is not None:
+        check_extra("--html", "jinja2", "report")
     return check_output(path)
-
-
-def complete_plan(incomplete: str) -> list[str]:
-    """Names of plans, for shell completion."""
-    names = [entry.plan_name for entry in plans.algorithms()]
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def complete_collective(incomplete: str) -> list[str]:
-    """Names of collectives, for shell completion."""
-    return [name for name in collectives() if name.startswith(incomplete)]
-
-
-def complete_algorithm(incomplete: str) -> list[str]:
-    """Names of algorithms, for shell completion."""
-    names = dict.fromkeys(["all", "auto", *(entry.name for entry in plans.algorithms())])
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def complete_protocol(incomplete: str) -> list[str]:
-    """Names of protocols, for shell completion."""
-    return [name for name in native.protocols() if name.startswith(incomplete)]
 
 
 Json = Annotated[
@@ -95,9 +96,13 @@ Goal = Annotated[
 ]
 # As mpirun and torchrun call it, too.
 RANK_OPTIONS = ("--ranks", "-n", "-np", "--nproc-per-node")
+CLUSTER_LEVELS = typer.Option(
+    "--cluster", help="A built-in cluster's name, or a YAML file: where nodes are. Empty: anywhere."
+)
 Ranks = Annotated[int, typer.Option(*RANK_OPTIONS, min=1, help="Number of ranks.")]
 Nodes = Annotated[int, typer.Option("--nodes", min=1, help="Nodes that the ranks are spread over.")]
 
+All = Annotated[bool, typer.Option("--all", "-v", help="Show all rows, not only the first ones.")]
 Verbose = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Show every rank's errors, not only the first one's."),
@@ -114,19 +119,37 @@ def warn(text: str) -> None:
     _say("bold yellow", "warning:", text)
 
 
+def show_source(lines: str) -> None:
+    """Writes lines of a program under an error."""
+    progress_console().print(lines, highlight=False, markup=False, soft_wrap=True)
+
+
 def _say(style: str, kind: str, text: str) -> None:
+    from rich.text import Text
+
     said = Text.assemble((kind, style), f" {text}")
-    progress_console.print(said, highlight=False, soft_wrap=True)
+    progress_console().print(said, highlight=False, soft_wrap=True)
 
 
-def put_json(path: Path | None, values: Any) -> bool:
-    """Writes JSON where `--json` says, if it does; whether that is standard output."""
+def put_json(
+    path: Path | None, values: Mapping[str, Any], form: str = "", version: int = 1
+) -> bool:
+    """Writes JSON where `--json` says, if it does; whether that is standard output.
+
+    Args:
+        path: What the option says.
+        values: What was found.
+        form: What kind of document it is, which becomes its member `format`; empty where `values`
+            say it, with their version.
+        version: The member `version`, raised where readers must change.
+    """
     if path is None:
         return False
+    document = {"format": f"unisono-{form}", "version": version, **values} if form else values
     if path != STANDARD_OUTPUT:
-        write_file(path, json.dumps(values, indent=2) + "\n")
+        write_file(path, json.dumps(document, indent=2) + "\n")
         return False
-    print_json(values)
+    print_json(document)
     return True
 
 
@@ -135,15 +158,37 @@ def print_json(values: Any) -> None:
     sys.stdout.write(json.dumps(values, indent=2) + "\n")
 
 
-def print_text(text: str) -> None:
-    """Writes text to standard output as it is, neither wrapped nor coloured."""
+def print_raw(text: str) -> None:
+    """Writes a plan, a program or a difference to standard output as it is."""
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
 
 
-def show(*parts: RenderableType) -> None:
+def print_text(text: str) -> None:
+    """Writes sentences to standard output, each line broken between words where a terminal ends.
+
+    A file or a pipe has no width of its own, unless COLUMNS says one: lines stay whole for grep.
+    """
+    if console().is_terminal or os.environ.get("COLUMNS"):
+        text = "\n".join(wrapped(line) for line in text.split("\n"))
+    print_raw(text)
+
+
+def wrapped(line: str, indent: str = "") -> str:
+    """A line, broken between words where the console ends; what follows is indented as it is."""
+    width = console().width
+    if not indent and len(line) <= width:
+        return line
+    indent += line[: len(line) - len(line.lstrip())]
+    return textwrap.fill(
+        line.strip(), width, initial_indent=indent, subsequent_indent=indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def show(*parts: "RenderableType") -> None:
     """Writes tables and lines to standard output, one below the other; nothing is cut."""
     for part in parts:
-        console.print(part, highlight=False, crop=False)
+        console().print(part, highlight=False, crop=False)
 
 
 def print_table(
@@ -167,6 +212,8 @@ def print_table(
         title: A line above the table.
         keys: So many columns name a row.
     """
+    from unisono.tables import Column, Table
+
     table = Table(
         [Column(name, name in right, name in prose, name in folds) for name in columns],
         title=title,
@@ -179,10 +226,12 @@ def print_table(
 
 def print_entries(entries: Iterable[tuple[str, Sequence[str]]]) -> None:
     """Writes names, each with sentences below it."""
+    from rich.text import Text
+
     for name, sentences in entries:
         show(Text(name, "bold"))
         for sentence in filter(None, sentences):
-            show(Padding(Text(sentence), (0, 0, 0, 4)))
+            print_raw(wrapped(sentence, " " * 4))
 
 
 def write_file(path: Path, contents: str | bytes) -> None:
@@ -192,7 +241,7 @@ def write_file(path: Path, contents: str | bytes) -> None:
     except OSError as error:
         raise MachineError(f"cannot write {path}: {error.strerror}") from None
     files.write_whole(path, contents)
-    progress_console.print(f"wrote {path}", highlight=False)
+    progress_console().print(f"wrote {path}", highlight=False)
 
 
 def placement_of(ranks: int, nodes: int) -> plans.Placement:

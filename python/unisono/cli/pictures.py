@@ -6,6 +6,7 @@ from pathlib import Path
 
 from unisono.cli.output import check_output, write_file
 from unisono.errors import MachineError, MisuseError
+from unisono.extras import check_extra
 
 __all__ = ["PAGES", "check_picture", "write_picture"]
 
@@ -24,10 +25,8 @@ def check_picture(path: Path) -> Path:
     known = (".svg", *_CONVERTED, *PAGES)
     if path.suffix not in known:
         raise MisuseError(f"--output is {path}; its name must end with one of {', '.join(known)}")
-    if path.suffix in _CONVERTED and importlib.util.find_spec("cairosvg") is None:
-        raise MachineError(
-            f"pictures as {path.suffix} need CairoSVG; pip install 'unisono[draw]' has it"
-        )
+    if path.suffix in _CONVERTED:
+        check_extra(f"a picture as {path.suffix}", "cairosvg", "draw")
     check_output(path)
     return path
 

@@ -1,4 +1,4 @@
-"""`unisono plan`: list, show, verify, compile, find, run and draw plans."""
+"""`unisono plan list`, `show` and `draw`."""
 
 import json as json_module
 from collections.abc import Sequence
@@ -11,20 +11,16 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 from unisono import _unisono as native
 from unisono import plans
-from unisono.cli import cost, programs, synthesize, verify
 from unisono.cli.formats import FORMAT_HELP, Format, Target, written
 from unisono.cli.output import (
     DEFAULT_RANKS,
     Json,
     Nodes,
     Ranks,
-    complete_collective,
-    complete_plan,
-    complete_protocol,
     placement_of,
     print_entries,
     print_json,
-    print_text,
+    print_raw,
     progress_console,
     put_json,
     write_file,
@@ -35,37 +31,20 @@ from unisono.errors import MisuseError
 from unisono.exchange import read_plan
 from unisono.names import check_names, collectives
 
-app = typer.Typer(
-    help="List, show, verify, compile, find, run and draw plans.",
-    no_args_is_help=True,
-    rich_markup_mode="rich",
-)
-app.command("verify")(verify.verify)
-app.command("compile")(programs.compile_program)
-app.command("cost")(cost.cost)
-app.command("run")(programs.run)
-app.command("diff")(programs.diff)
-app.command("synthesize")(synthesize.synthesize)
-
 Name = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME", help="A plan's name, or a file with a plan.", autocompletion=complete_plan
-    ),
+    typer.Argument(metavar="NAME", help="A plan's name, or a file with a plan."),
 ]
 Root = Annotated[int, typer.Option(help="Of broadcast, reduce, gather, scatter.")]
-Protocol = Annotated[
-    str, typer.Option(help="simple, ll or ll128.", autocompletion=complete_protocol)
-]
+Protocol = Annotated[str, typer.Option(help="simple, ll or ll128.")]
 Channels = Annotated[int, typer.Option(min=1, help="Channels.")]
 InPlace = Annotated[bool, typer.Option("--in-place", help="Input and output alias.")]
 
 
-@app.command("list")
 def list_plans(
     collective: Annotated[
         str | None,
-        typer.Argument(help="Only of this collective.", autocompletion=complete_collective),
+        typer.Argument(help="Only of this collective."),
     ] = None,
     json: Json = None,
 ) -> None:
@@ -75,14 +54,13 @@ def list_plans(
     entries = plans.algorithms(collective or "")
     fields = ("plan_name", "name", "collective", "summary", "constraint", "source")
     document = [{field: getattr(entry, field) for field in fields} for entry in entries]
-    if not put_json(json, document):
+    if not put_json(json, {"plans": document}, "plan-list"):
         print_entries(
             (entry.plan_name, (entry.summary, f"{entry.constraint}; {entry.source}"))
             for entry in entries
         )
 
 
-@app.command("show")
 def show(
     name: Name,
     ranks: Ranks = DEFAULT_RANKS,
@@ -95,14 +73,14 @@ def show(
     form: Annotated[Format, typer.Option("--format", help=FORMAT_HELP)] = Format.text,
     target: Target = None,
 ) -> None:
-    """Show a plan as text or JSON, or as a file for an executor of others."""
+    """Show a plan as text or JSON, or in a third-party format."""
     plan = find_plan(name, ranks, nodes, root, protocol, channels, in_place)
     if rank is not None and not 0 <= rank < plan.ranks:
         raise MisuseError(f"rank is {rank}; {plan.name} has ranks 0 to {plan.ranks - 1}")
     if rank is not None and form not in (Format.text, Format.json):
         raise MisuseError(f"--rank shows part of a plan, and a file in {form} holds all of it")
     if rank is None or form is Format.text:
-        print_text(plan.to_text(rank) if rank is not None else written(plan, form, target))
+        print_raw(plan.to_text(rank) if rank is not None else written(plan, form, target))
         return
     document = json_module.loads(plan.to_json())
     document["programs"] = [one for one in document["programs"] if one["rank"] == rank]
@@ -117,7 +95,6 @@ class View(StrEnum):
     traffic = "traffic"
 
 
-@app.command("draw")
 def draw(
     name: Name,
     output: Annotated[
@@ -164,9 +141,9 @@ def _page_of(plan: plans.Plan, node_of_rank: Sequence[int] | None) -> str:
         BarColumn(),
         TaskProgressColumn(),
         TimeElapsedColumn(),
-        console=progress_console,
+        console=progress_console(),
         transient=True,
-        disable=not progress_console.is_terminal,
+        disable=not progress_console().is_terminal,
     )
     with bar:
         task = bar.add_task("drawing", total=None)

@@ -4,34 +4,34 @@ import difflib
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-import numpy.typing as npt
 import typer
 
 from unisono import _unisono as native
-from unisono import lang, plans
-from unisono.cli.formats import FORMAT_HELP, Format, Target, executor_of, written
+from unisono import plans
+from unisono.cli.formats import FORMAT_HELP, Format, PlanFile, Target, executor_of, written
 from unisono.cli.output import (
     DEFAULT_RANKS,
     Nodes,
     Output,
     Ranks,
-    complete_protocol,
+    print_raw,
     print_table,
     print_text,
     write_file,
 )
-from unisono.devices import run_on_devices
 from unisono.errors import MisuseError
 from unisono.exchange import read_plan
-from unisono.lang.run import Array
 from unisono.memory import free_memory_bytes
 
-PlanFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="A plan, as text, JSON or MSCCL's XML.")
-]
+# NumPy takes longer to import than --help may take, and the language needs it.
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from unisono import lang
+    from unisono.lang.run import Array
 
 
 def compile_program(
@@ -46,9 +46,7 @@ def compile_program(
     nodes: Nodes = 1,
     root: Annotated[int, typer.Option(help="Of collectives that have one.")] = 0,
     instances: Annotated[int, typer.Option(min=1, help="Of the whole program.")] = 1,
-    protocol: Annotated[
-        str, typer.Option(help="simple, ll or ll128.", autocompletion=complete_protocol)
-    ] = "simple",
+    protocol: Annotated[str, typer.Option(help="simple, ll or ll128.")] = "simple",
     in_place: Annotated[bool, typer.Option("--in-place", help="For calls in place.")] = False,
     dump_after: Annotated[
         str | None, typer.Option(metavar="PASS", help="Show the state after a pass and stop.")
@@ -58,6 +56,8 @@ def compile_program(
 
     Writes the plan to --output; without --to, the endings .json and .xml choose the format.
     """
+    from unisono import lang
+
     program = _choose(lang.load(path), name, path)
     if form is None:
         form = Format.of(output)
@@ -66,7 +66,7 @@ def compile_program(
         "target": executor_of(form, target),
     }  # fmt: skip
     if dump_after is not None:
-        print_text(program.dump_after(dump_after, ranks, nodes, root=root, **options))
+        print_raw(program.dump_after(dump_after, ranks, nodes, root=root, **options))
         return
     started = time.process_time()
     build = program.trace(ranks, nodes, root=root)
@@ -74,7 +74,7 @@ def compile_program(
     compiled = build.compile(options)
     plan = compiled.plan
     if output is None:
-        print_text(written(plan, form, target))
+        print_raw(written(plan, form, target))
         return
     write_file(output, written(plan, form, target))
     rows = [("trace", traced), *compiled.timings]
@@ -101,6 +101,10 @@ def run(
     Exit status 1 if a result is wrong. A custom plan is run without comparing: only who wrote it
     knows what it should give.
     """
+    import numpy as np
+
+    from unisono import lang
+
     if device not in ("cpu", "cuda"):
         raise MisuseError(f"device is '{device}'; it is cpu or cuda")
     plan = read_plan(file)
@@ -113,7 +117,12 @@ def run(
     ]
     wanted = None if plan.collective == "custom" else expected_outputs(plan, inputs)
     started = time.perf_counter()
-    outputs = run_on_devices(plan, inputs) if device == "cuda" else lang.run(plan, inputs)
+    if device == "cuda":
+        from unisono.devices import run_on_devices
+
+        outputs = run_on_devices(plan, inputs)
+    else:
+        outputs = lang.run(plan, inputs)
     seconds = time.perf_counter() - started
     ran = f"{plan.name}, {plan.ranks} ranks, blocks of {count}"
     if wanted is None:
@@ -165,11 +174,11 @@ def diff(
     """Show how two plans differ. Exit status 1 if they do."""
     one, other = (read_plan(path).to_text().splitlines() for path in (first, second))
     lines = list(difflib.unified_diff(one, other, str(first), str(second), lineterm=""))
-    print_text("\n".join(lines) if lines else "the same plan")
+    print_raw("\n".join(lines) if lines else "the same plan")
     raise typer.Exit(1 if lines else 0)
 
 
-def _choose(programs: list[lang.Program], name: str | None, path: Path) -> lang.Program:
+def _choose(programs: "list[lang.Program]", name: str | None, path: Path) -> "lang.Program":
     names = [one.name for one in programs]
     if name is None and len(programs) == 1:
         return programs[0]
@@ -186,8 +195,10 @@ def _choose(programs: list[lang.Program], name: str | None, path: Path) -> lang.
     return programs[names.index(name)]
 
 
-def wrong_ranks(outputs: Sequence[Array], wanted: Sequence[Array | None]) -> list[int]:
+def wrong_ranks(outputs: "Sequence[Array]", wanted: "Sequence[Array | None]") -> list[int]:
     """Ranks whose output is not what is wanted; of those for which None is, anything is right."""
+    import numpy as np
+
     return [
         rank
         for rank, (output, right) in enumerate(zip(outputs, wanted, strict=True))
@@ -196,9 +207,11 @@ def wrong_ranks(outputs: Sequence[Array], wanted: Sequence[Array | None]) -> lis
 
 
 def expected_outputs(
-    plan: plans.Plan, inputs: list[npt.NDArray[np.int64]]
-) -> list[npt.NDArray[np.int64] | None]:
+    plan: plans.Plan, inputs: "list[npt.NDArray[np.int64]]"
+) -> "list[npt.NDArray[np.int64] | None]":
     """What every rank's output must be; None where anything may be."""
+    import numpy as np
+
     total = np.sum(inputs, axis=0) if plan.collective in _REDUCTIONS else np.zeros(0, np.int64)
     count = total.size // max(plan.ranks, 1)
     match plan.collective:

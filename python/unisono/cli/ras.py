@@ -74,8 +74,8 @@ def ras(
             which = f"no process of job {job}" if job else "no process of this user"
             where = "these hosts" if names else "this host; --hosts asks others"
             raise MachineError(f"{which} answers on {where}")
-        if watch and console.is_terminal:
-            console.clear()
+        if watch and console().is_terminal:
+            console().clear()
         _show(overview, json)
         if not watch:
             break

@@ -4,7 +4,17 @@ from typing import Annotated
 
 import typer
 
-from unisono.cli.output import DEFAULT_RANKS, Nodes, Ranks, Verbose, complain, placement_of, warn
+from unisono import levels
+from unisono.cli.output import (
+    CLUSTER_LEVELS,
+    DEFAULT_RANKS,
+    Nodes,
+    Ranks,
+    Verbose,
+    complain,
+    placement_of,
+    warn,
+)
 from unisono.launcher import Outcome, launch
 
 
@@ -17,6 +27,7 @@ def run(
     ],
     ranks: Ranks = DEFAULT_RANKS,
     nodes: Nodes = 1,
+    cluster: Annotated[str, CLUSTER_LEVELS] = "",
     label: Annotated[bool, typer.Option(help="Write each line of output with its rank.")] = False,
     verbose: Verbose = False,
     keep_going: Annotated[
@@ -34,7 +45,8 @@ def run(
     """Run a program on several ranks; when one fails, end all and say which.
 
     What the ranks have started and left running is ended with them. With --keep-going the others
-    go on, and the exit status is 0 if one of them ends well.
+    go on, and the exit status is 0 if one of them ends well. With --cluster, the nodes are the
+    first ones of that cluster, and plans are chosen by how far messages would go there.
 
     Example: unisono run -n 8 --nodes 2 train.py --epochs 3
 
@@ -45,6 +57,7 @@ def run(
         command,
         ranks,
         nodes=nodes,
+        locations=levels.locations_in_cluster(cluster, range(nodes)) if cluster else None,
         prefix_output=label,
         fold_errors=not verbose,
         preload_nccl=preload_nccl,

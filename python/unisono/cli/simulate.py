@@ -123,7 +123,7 @@ def simulate(
         write_file(html, report_of_sweep(chosen, model, collective, results, refused))
     if not explain:
         results = [replace(one, shares={}, hops=[]) for one in results]
-    if put_json(json, _document(chosen, model, results, refused)):
+    if put_json(json, _document(chosen, model, results, refused), "simulate"):
         return
     _print_results(results, refused)
     if explain:
@@ -231,7 +231,8 @@ def _print_sources(cluster: "Cluster") -> None:
 def _print_clusters(names: list[str], json: Path | None) -> None:
     simulator = load_simulator()
     loaded = [simulator.load_cluster(name) for name in names]
-    if put_json(json, [{"name": one.name, "description": one.file.description} for one in loaded]):
+    listed = [{"name": one.name, "description": one.file.description} for one in loaded]
+    if put_json(json, {"clusters": listed}, "clusters"):
         return
     print_table(
         ("cluster", "what it is", "ranks"),

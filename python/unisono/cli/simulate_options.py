@@ -8,14 +8,9 @@ import typer
 from unisono.cli.output import (
     RANK_OPTIONS,
     check_output,
-    complete_algorithm,
-    complete_collective,
-    complete_protocol,
 )
 
-Collective = Annotated[
-    str, typer.Argument(help="A collective.", autocompletion=complete_collective)
-]
+Collective = Annotated[str, typer.Argument(help="A collective.")]
 Cluster = Annotated[str, typer.Option(help="A built-in cluster's name, or a YAML file.")]
 Ranks = Annotated[str, typer.Option(*RANK_OPTIONS, help="As 8, 2..64 or 8,16,2048.")]
 Nodes = Annotated[int, typer.Option(min=0, help="Nodes; 0: as few as hold the ranks.")]
@@ -24,11 +19,11 @@ Size = Annotated[
 ]
 Algorithm = Annotated[
     list[str] | None,
-    typer.Option(help="Names, or all (the default).", autocompletion=complete_algorithm),
+    typer.Option(help="Names, or all (the default)."),
 ]
 Protocol = Annotated[
     list[str] | None,
-    typer.Option(help="simple, ll, ll128 or all.", autocompletion=complete_protocol),
+    typer.Option(help="simple, ll, ll128 or all."),
 ]
 Channels = Annotated[int, typer.Option(min=0, help="0: as the cluster's file says.")]
 Model = Annotated[

@@ -5,11 +5,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from unisono import _unisono as native
-from unisono.cli.output import print_table, print_text, progress_console, put_json, write_file
-from unisono.errors import MachineError, MisuseError
+from unisono.cli.output import print_table, print_text, put_json, write_file
+from unisono.cli.watch import Counted
+from unisono.errors import MisuseError
+from unisono.extras import missing_extra
 from unisono.report.sweeps import NOT_MEASURED, report_of_errors
 
 if TYPE_CHECKING:
@@ -28,22 +28,8 @@ def load_simulator() -> ModuleType:
     try:
         from unisono import simulate
     except ImportError as error:
-        raise MachineError(
-            f"unisono simulate needs {error.name}; pip install 'unisono[simulate]' has it"
-        ) from None
+        raise missing_extra("unisono simulate", str(error.name), "simulate") from None
     return simulate
-
-
-def count_progress() -> Progress:
-    """A bar that counts; gone when it has ended."""
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=progress_console,
-        transient=True,
-    )
 
 
 def print_errors(rows: "Sequence[DecadeError]") -> None:
@@ -114,11 +100,8 @@ def check_against(
     ]
     if not points:
         raise MisuseError(f"no measurement of {collective} in {', '.join(map(str, files))}")
-    with count_progress() as progress:
-        task = progress.add_task("simulating", total=len(points))
-        errors, refused = simulator.Predictor(cluster.file, model).check(
-            points, lambda: progress.update(task, advance=1)
-        )
+    with Counted("simulating", len(points)) as counted:
+        errors, refused = simulator.Predictor(cluster.file, model).check(points, counted.advance)
     if not errors:
         raise MisuseError(refused[0])
     decades = simulator.errors_by_decade(errors)
@@ -134,7 +117,7 @@ def check_against(
         "errors": [vars(row) for row in decades],
         "refused": refused,
     }
-    if put_json(json, document):
+    if put_json(json, document, "simulate-errors"):
         return
     print_points(errors)
     print_text("")

@@ -20,6 +20,7 @@ from unisono.cli.output import (
     write_file,
 )
 from unisono.errors import MachineError, MisuseError
+from unisono.extras import missing_extra
 from unisono.names import check_names
 
 if TYPE_CHECKING:
@@ -35,9 +36,7 @@ def synthesize(
     ] = None,
     collective: Annotated[
         str,
-        typer.Option(
-            help="all_gather, reduce_scatter or all_reduce.", autocompletion=lambda: _COLLECTIVES
-        ),
+        typer.Option(help="all_gather, reduce_scatter or all_reduce."),
     ] = "all_gather",
     output: Output = None,
     ranks: Annotated[
@@ -132,7 +131,7 @@ def _print_found(found: "Found", seconds: float, json: Path | None) -> None:
         "bound_us": found.bound_us,
         "found_in_seconds": seconds,
     }
-    if put_json(json, values):
+    if put_json(json, values, "plan-synthesize"):
         return
     over = f", {found.time_us / found.bound_us - 1:.1%} above it" if found.bound_us else ""
     print_text(
@@ -153,7 +152,7 @@ def _print_points(points: list["Point"], json: Path | None) -> None:
         }
         for point in points
     ]
-    if put_json(json, rows):
+    if put_json(json, {"points": rows}, "plan-synthesize-exact"):
         return
     columns = ("steps", "rounds", "chunks", "rounds a chunk", "time us")
     print_table(
@@ -176,7 +175,5 @@ def _module() -> ModuleType:
     try:
         from unisono import synthesize as module
     except ImportError as missing:
-        raise MachineError(
-            f"plan synthesize needs {missing.name}; pip install 'unisono[synthesize]' has it"
-        ) from None
+        raise missing_extra("plan synthesize", str(missing.name), "synthesize") from None
     return module

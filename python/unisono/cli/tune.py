@@ -19,7 +19,8 @@ from unisono.cli.output import (
     split_names,
     write_file,
 )
-from unisono.cli.simulation import count_progress, load_simulator
+from unisono.cli.simulation import load_simulator
+from unisono.cli.watch import Counted
 from unisono.errors import MisuseError
 from unisono.names import check_names
 
@@ -66,16 +67,15 @@ def tune(
     collectives = split_names(collective or []) or list(simulator.TUNED_COLLECTIVES)
     check_names("collective", collectives, simulator.TUNED_COLLECTIVES)
     _check_places(chosen, counts, nodes, device)
-    with count_progress() as progress:
-        task = progress.add_task("choosing plans", total=len(counts) * len(collectives))
+    with Counted("choosing plans", len(counts) * len(collectives)) as counted:
         rows: list[Row] = simulator.tune(
             chosen, counts, nodes=nodes, collectives=collectives, protocols=protocols,
             channels=channels, engine=_ENGINES[device], sms=sms, sizes=_sizes(min_size, max_size),
-            done=lambda: progress.update(task, advance=1),
+            done=counted.advance,
         )  # fmt: skip
     document = simulator.selection_file(rows, f"unisono tune --cluster {cluster}")
     write_file(output, encoder.dumps(document, indent=1) + "\n")
-    if not put_json(json, document):
+    if not put_json(json, document, "tune"):
         _show(rows)
         print_text(f"\n{len(rows)} rows in {output}; UNISONO_SELECTION_FILE={output} takes them")
 
@@ -132,5 +132,6 @@ def _show(rows: "list[Row]") -> None:
             for row in rows
         ],
         right=("ranks", "nodes"),
+        prose=("why",),
         folds=("collective", "ranks", "nodes"),
     )  # fmt: skip

@@ -17,7 +17,6 @@ from unisono import plans
 from unisono.cli.output import (
     RANK_OPTIONS,
     Json,
-    complete_plan,
     parse_rank_list,
     placement_of,
     print_table,
@@ -36,6 +35,8 @@ _FEWEST_SLOTS = 2
 # On so many ranks of one node the plans that zero-copy makes are verified, too.
 _ONE_SIDED_RANKS = (2, 3, 4, 5, 8)
 _SHOWN_FAILURES = 3
+# More plans are a summary, unless -v asks for a line each.
+_SHOWN_PLANS = 12
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,8 @@ def verify(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]...",
+            metavar="NAME",
             help="Plans, or files with plans.",
-            autocompletion=complete_plan,
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All built-in plans.")] = False,
@@ -116,9 +116,14 @@ def verify(
             "results differ in the last bits from rank to rank.",
         ),
     ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show a line for each plan, however many.")
+    ] = False,
     json: Json = None,
 ) -> None:
     """Verify plans: every result, no race, no deadlock; in place and out of place.
+
+    Of more than 12 plans, those that are wrong are listed; -v lists all.
 
     The column "one-sided" counts the plans of puts that zero-copy on GPUs runs instead: for 2, 3,
     4, 5 and 8 ranks, where all outputs, none, or all but one rank's are mapped by the peers.
@@ -145,8 +150,8 @@ def verify(
         "failed": failed,
         "plans": [vars(one) for one in outcomes],
     }
-    if not put_json(json, document):
-        _print_outcomes(outcomes, seconds)
+    if not put_json(json, document, "plan-verify"):
+        _print_outcomes(outcomes, seconds, verbose)
     raise typer.Exit(1 if failed else 0)
 
 
@@ -254,7 +259,7 @@ def _prove_all(variants: list[_Variant]) -> list[_Outcome]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=progress_console,
+        console=progress_console(),
         transient=True,
     )
     with progress, ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -273,16 +278,12 @@ def _prove_all(variants: list[_Variant]) -> list[_Outcome]:
     return list(outcomes.values())
 
 
-def _print_outcomes(outcomes: list[_Outcome], seconds: float) -> None:
-    print_table(
-        ("plan", "verified", "one-sided", "cannot serve", "slots", "steps", "seconds", "wrong"),
-        [
-            (one.name, one.verified, one.one_sided or "-", one.skipped, one.slots or "-",
-             f"{one.steps:,}", f"{one.seconds:.2f}", one.wrong)
-            for one in outcomes
-        ],
-        right=("verified", "one-sided", "cannot serve", "slots", "steps", "seconds", "wrong"),
-    )  # fmt: skip
+def _print_outcomes(outcomes: list[_Outcome], seconds: float, verbose: bool) -> None:
+    listed = outcomes
+    if len(outcomes) > _SHOWN_PLANS and not verbose:
+        listed = [one for one in outcomes if one.wrong]
+    if listed:
+        _print_table(listed)
     for one in outcomes:
         for note in one.notes:
             print_text(f"\n{one.name}: {note}")
@@ -298,4 +299,18 @@ def _print_outcomes(outcomes: list[_Outcome], seconds: float) -> None:
     one_sided = sum(one.one_sided for one in outcomes)
     plural = "" if verified == 1 else "s"
     forms = f" and {one_sided} one-sided forms" if one_sided else ""
-    print_text(f"\n{verified} plan{plural}{forms} verified in {seconds:.1f} s: {verdict}")
+    hint = "" if listed is outcomes else f"; -v lists all {len(outcomes)}"
+    said = f"{verified} plan{plural}{forms} verified in {seconds:.1f} s: {verdict}{hint}"
+    print_text(f"\n{said}" if listed else said)
+
+
+def _print_table(outcomes: list[_Outcome]) -> None:
+    print_table(
+        ("plan", "verified", "one-sided", "cannot serve", "slots", "steps", "seconds", "wrong"),
+        [
+            (one.name, one.verified, one.one_sided or "-", one.skipped, one.slots or "-",
+             f"{one.steps:,}", f"{one.seconds:.2f}", one.wrong)
+            for one in outcomes
+        ],
+        right=("verified", "one-sided", "cannot serve", "slots", "steps", "seconds", "wrong"),
+    )  # fmt: skip

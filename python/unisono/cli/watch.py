@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
 from unisono.cli.output import progress_console
@@ -20,6 +20,8 @@ _LOOK_EVERY_S = 0.1
 _FIRST_LINE_S, _NEXT_LINE_S = 3.0, 60.0
 # Less is not worth a line.
 _SHORT_S = 20.0
+# A shorter time says nothing about the rest.
+_EVIDENCE_S = 2.0
 
 
 def watch(progress: "Progress", work: Callable[[], _Result]) -> _Result:
@@ -33,7 +35,7 @@ def watch(progress: "Progress", work: Callable[[], _Result]) -> _Result:
     with (
         ThreadPoolExecutor(1) as pool,
         Bar(TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"), console=progress_console, transient=True) as bar,
+            TextColumn("{task.fields[left]}"), console=progress_console(), transient=True) as bar,
     ):  # fmt: skip
         task = bar.add_task("simulating", total=None, left="")
         future = pool.submit(work)
@@ -45,11 +47,11 @@ def watch(progress: "Progress", work: Callable[[], _Result]) -> _Result:
                     continue
                 bar.update(task, completed=progress.done, total=progress.total,
                            left=f"about {duration(left)} left")  # fmt: skip
-                if now < next_line or progress_console.is_terminal:
+                if now < next_line or progress_console().is_terminal:
                     continue
                 next_line = now + _NEXT_LINE_S
                 if left >= _SHORT_S:
-                    progress_console.print(describe(progress.done, progress.total, now - began))
+                    progress_console().print(describe(progress.done, progress.total, now - began))
         except BaseException:
             # Nobody waits for the result any more, but for the thread.
             progress.stop()
@@ -57,9 +59,59 @@ def watch(progress: "Progress", work: Callable[[], _Result]) -> _Result:
         return future.result()
 
 
+class Counted:
+    """Progress in pieces, while the block runs.
+
+    On a terminal it is a bar, which is gone at the end; elsewhere a line of standard error, if it
+    takes long.
+
+    Args:
+        what: What is done, in words.
+        total: The number of pieces; 0 if it is not known.
+        clock: Seconds.
+    """
+
+    def __init__(
+        self, what: str, total: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._what, self._total, self._clock = what, total, clock
+        self._done = 0
+        self._began = clock()
+        self._next_line = self._began + _FIRST_LINE_S
+        self._bar = Bar(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+            TimeElapsedColumn(), console=progress_console(), transient=True,
+            disable=not progress_console().is_terminal,
+        )  # fmt: skip
+        self._task = self._bar.add_task(what, total=total or None)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def advance(self) -> None:
+        """A piece is done."""
+        self._done += 1
+        self._bar.update(self._task, advance=1)
+        now = self._clock()
+        if progress_console().is_terminal or now < self._next_line:
+            return
+        self._next_line = now + _NEXT_LINE_S
+        progress_console().print(self._line(now - self._began), highlight=False, soft_wrap=True)
+
+    def _line(self, elapsed_s: float) -> str:
+        of = f" of {self._total:,}" if self._total else ""
+        left = estimate(self._done, self._total, elapsed_s)
+        when = "" if left is None else f"; about {duration(left)} left"
+        return f"{self._what}: {self._done:,}{of} after {duration(elapsed_s)}{when}"
+
+
 def estimate(done: int, total: int, elapsed_s: float) -> float | None:
     """Seconds left, if the rest takes as long as before; None where nothing can be said yet."""
-    if total == 0 or done == 0:
+    if total == 0 or done == 0 or elapsed_s < _EVIDENCE_S:
         return None
     return elapsed_s * max(total - done, 0) / done
 

@@ -7,8 +7,6 @@ from typing import Annotated
 import typer
 
 from unisono.cli.output import print_text
-from unisono.live.server import WatchServer
-from unisono.report.watch import render_watch
 
 
 def watch(
@@ -26,6 +24,10 @@ def watch(
     It shows the ranks on this host, and is served on 127.0.0.1 until Ctrl-C, to those who have
     the address with its token.
     """
+    # Imported here, because they take longer than --help may.
+    from unisono.live.server import WatchServer
+    from unisono.report.watch import render_watch
+
     server = WatchServer(render_watch(interval), port, job)
     print_text(server.url)
     try:

@@ -69,7 +69,8 @@ def simulate_workload_file(
         write_file(html, report_of_workload(chosen, options["model"], result))
     if not options["explain"]:
         result = replace(result, shares={}, hops=[])
-    if put_json(json, {"cluster": chosen.name, "model": options["model"]} | asdict(result)):
+    document = {"cluster": chosen.name, "model": options["model"]} | asdict(result)
+    if put_json(json, document, "simulate-workload"):
         return
     _show(result)
     if options["explain"]:
@@ -91,7 +92,7 @@ def _show_goal(result: native.GoalResult, json: Path | None) -> None:
         "bytes": result.bytes,
         "ranks_us": result.ranks_us,
     }
-    if put_json(json, document):
+    if put_json(json, document, "simulate-goal"):
         return
     print_text(
         f"{result.time_us:,.3f} us until rank {result.last_rank} has ended; "

@@ -1,6 +1,7 @@
 """The doctor: reads dumps and says which call is stuck, and which ranks are to blame.
 
-Each reader turns its format into `Part`s of columns; `Job` joins them; `diagnose` judges the job.
+The readers of `unisono.records` turn each format into `Part`s of columns; `Job` joins them;
+`diagnose` judges the job.
 """
 
 from unisono.arguments import guard

@@ -8,9 +8,10 @@ import numpy as np
 from unisono.doctor.diagnosis import Cause, Verdict
 from unisono.doctor.differences import departed, differed_before, other_call, unusual
 from unisono.doctor.job import Job, number_of, ranks_text, sentence
+from unisono.doctor.left_behind import left_behind
 from unisono.doctor.match import SHIFT
-from unisono.doctor.parts import SILENCES, Hint, State
 from unisono.doctor.waits import Node, Waits
+from unisono.records.parts import SILENCES, Hint, State
 
 __all__ = ["cause_of", "found_dead", "skipped"]
 
@@ -39,8 +40,16 @@ def cause_of(waits: Waits, index: int) -> Cause | None:
         or _error(waits.job, node)
         or _silent(waits.job, node)
         or _idle(waits, node)
-        or (None if node.blockers else _unseen(waits, node) or _network(waits, node))
+        or (None if node.blockers else _unseen(waits, node) or _joined(waits, node))
     )
+
+
+def _joined(waits: Waits, node: Node) -> Cause | None:
+    """All ranks have made the call: what they wait for says more than who is past it."""
+    found = _network(waits, node)
+    if found is None or found.verdict.blames:
+        return found
+    return left_behind(waits, node) or found
 
 
 def _aborted(job: Job, node: Node) -> Cause | None:

@@ -2,20 +2,23 @@
 
 import numpy as np
 
-from unisono.doctor.causes import cause_of, found_dead, skipped
-from unisono.doctor.diagnosis import Call, Cause, Diagnosis, GroupLine, Verdict
-from unisono.doctor.differences import departed, differed_before
+from unisono.doctor.causes import cause_of, skipped
+from unisono.doctor.diagnosis import Call, Cause, Diagnosis, GroupLine, OtherCause, Verdict
+from unisono.doctor.differences import departed
 from unisono.doctor.job import Job, number_of, ranks_text
 from unisono.doctor.match import SHIFT
-from unisono.doctor.parts import State
+from unisono.doctor.quiet import judge_quiet, missing_ranks
 from unisono.doctor.reports import judge_reports
 from unisono.doctor.stuck import How, how_stuck
 from unisono.doctor.timeline import timeline_of
 from unisono.doctor.waits import Node, Waits
+from unisono.records.parts import State
 
 __all__ = ["diagnose"]
 
 _SHOWN_GROUPS = 1000
+# A cause that is named after another one is what a rank did, or did not, by its own dump.
+_LEAST_WEIGHT = 4
 
 
 def diagnose(job: Job) -> Diagnosis:
@@ -32,7 +35,9 @@ def diagnose(job: Job) -> Diagnosis:
     ):
         reported.call = found.call
         found = reported
-    found.missing = _missing(job)
+    if job.doubts and found.verdict is not Verdict.undecided:
+        found = _doubtful(job, found)
+    found.missing = missing_ranks(job)
     found.groups = _groups(job, waits)
     found.problems, found.notes = job.problems, job.notes
     found.timeline = timeline_of(waits, stuck)
@@ -42,7 +47,7 @@ def diagnose(job: Job) -> Diagnosis:
 
 def _judge(job: Job, waits: Waits, how: How) -> tuple[Diagnosis, int | None]:
     if not waits.nodes:
-        return _nothing(job, waits), None
+        return judge_quiet(job, waits), None
     causes = {index: cause for index in range(len(waits.nodes))
               if (cause := cause_of(waits, index)) is not None}  # fmt: skip
     reach = {index: waits.reached_from(index) for index in range(len(waits.nodes))}
@@ -68,54 +73,59 @@ def _judge(job: Job, waits: Waits, how: How) -> tuple[Diagnosis, int | None]:
         cycle=[_edge(waits, a, b) for a, b in zip(cycle, [*cycle[1:], *cycle[:1]], strict=True)],
     )  # fmt: skip
     found.paragraph = _paragraph(waits, node, found, waiting)
+    if cause.verdict.blames:
+        found.others = _others(waits, index, causes, reach)
     return found, index
 
 
-def _missing(job: Job) -> list[str]:
-    """Ranks of any group that left no dump."""
-    members = {one for group in job.groups for one in group.members}
-    return [job.label(one) for one in sorted(members) if not job.processes[one].files]
+def _others(
+    waits: Waits, main: int, causes: dict[int, Cause], reach: dict[int, set[int]]
+) -> list[OtherCause]:
+    """Causes that no other one explains: the dumps show them, and they blame other ranks.
+
+    A call that waits for a call with a cause is explained by it. What a rank of another cause did
+    afterwards, or left out, follows from that. Where a failed call looks like one that ended, ranks
+    that gave up look idle, so that one cause alone is named.
+    """
+    job = waits.job
+    named = set(causes[main].ranks) if main in causes else set()
+    if main not in causes or job.silent:
+        return []
+    found = []
+    # The cause that blames the fewest ranks comes first: it explains what the others wait for.
+    for index in sorted(causes, key=lambda one: (
+        -causes[one].weight, len(causes[one].ranks), _begin(waits, waits.nodes[one])
+    )):  # fmt: skip
+        cause, node = causes[index], waits.nodes[index]
+        is_explained = any(one in causes and causes[one].verdict.blames
+                           for one in reach[index] - {index})  # fmt: skip
+        if index == main or is_explained or not cause.verdict.blames or (
+            cause.weight < _LEAST_WEIGHT or named.intersection(cause.ranks)):  # fmt: skip
+            continue
+        named |= set(cause.ranks)
+        one = Diagnosis(
+            cause.verdict, cause.confidence, ranks=[job.label(rank) for rank in cause.ranks],
+            difference=cause.difference, evidence=cause.evidence,
+        )  # fmt: skip
+        found.append(OtherCause(
+            one.verdict, one.ranks, one.confidence, _call(waits, node), one.difference,
+            _paragraph(waits, node, one, 0, "Independent of it, a call that is stuck"),
+            one.evidence,
+        ))  # fmt: skip
+    return found
 
 
 def _begin(waits: Waits, node: Node) -> int:
     return min(int(waits.job.calls["created"][row]) for row in node.rows.values())
 
 
-def _nothing(job: Job, waits: Waits) -> Diagnosis:
-    missing = _missing(job)
-    if not len(job.calls["group"]):
-        text = "The files hold no calls, so that nothing can be said of the job."
-        return Diagnosis(Verdict.undecided, 0.0, text,
-                         would_help=["Dumps that record calls."])  # fmt: skip
-    lasts: dict[int, int] = {}
-    for (_, group), slot in waits.last.items():
-        lasts[group] = max(slot, lasts.get(group, -1))
-    for group in range(len(job.groups)):
-        cause = differed_before(waits, group, lasts.get(group, -1) + 1)
-        if cause is not None:
-            text = f"Every call in these dumps has ended. {cause.evidence[0]} {cause.evidence[1]}"
-            return Diagnosis(
-                cause.verdict, cause.confidence, text, difference=cause.difference,
-                ranks=[job.label(one) for one in cause.ranks], evidence=cause.evidence,
-            )  # fmt: skip
-    dead = found_dead(job)
-    if dead is not None:
-        label = ranks_text([job.label(one) for one in dead.ranks])
-        text = (f"{dead.evidence[0]} There is no dump of {label}, and every call in the others' "
-                "dumps has ended.")  # fmt: skip
-        return Diagnosis(
-            dead.verdict, dead.confidence, text, evidence=dead.evidence,
-            ranks=[job.label(one) for one in dead.ranks], would_help=dead.would_help,
-        )  # fmt: skip
-    text = "Every call in these dumps has ended, and no rank waits for another."
-    if missing:
-        text += f" There are no dumps of {ranks_text(missing)}."
-        return Diagnosis(Verdict.undecided, 0.0, text,
-                         would_help=[f"The dumps of {ranks_text(missing)}."])  # fmt: skip
+def _doubtful(job: Job, found: Diagnosis) -> Diagnosis:
+    """Dumps that may be of several runs show nothing together."""
+    ranks = f": {ranks_text(found.ranks)}" if found.ranks else ""
     return Diagnosis(
-        Verdict.nothing_wrong, 0.9, text,
-        evidence=[f"All {len(job.calls['group']):,} calls of "
-                  f"{sum(bool(one.files) for one in job.processes)} ranks have ended."],
+        Verdict.undecided, 0.0, f"{job.doubts[0]} If all files are of one run, the verdict is "
+        f"'{found.verdict}'{ranks}.", call=found.call, evidence=[*job.doubts[:8], *found.evidence],
+        would_help=["The files of one run alone."],
     )  # fmt: skip
 
 
@@ -214,14 +224,17 @@ _SENTENCES = {
 }
 
 
-def _paragraph(waits: Waits, node: Node, found: Diagnosis, waiting: int) -> str:
+def _paragraph(
+    waits: Waits, node: Node, found: Diagnosis, waiting: int,
+    subject: str = "The first call that is stuck",
+) -> str:  # fmt: skip
     who = ranks_text(found.ranks) if found.ranks else ""
     if found.verdict is Verdict.other_call:
         happened = f"{who} made a call that differs from the others' in its {found.difference}"
     else:
         is_or_are = number_of(found.ranks, "is", "are")
         happened = _SENTENCES[found.verdict].format(who=who, is_or_are=is_or_are)
-    parts = [f"The first call that is stuck is {_what(waits, node)}: {happened}."]
+    parts = [f"{subject} is {_what(waits, node)}: {happened}."]
     parts += found.evidence[:2]
     if waiting > 0:
         parts.append(f"{waiting} other call{'s' if waiting > 1 else ''} under way "

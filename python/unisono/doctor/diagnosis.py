@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Bar", "Call", "Cause", "Diagnosis", "GroupLine", "Verdict"]
+__all__ = ["Bar", "Call", "Cause", "Diagnosis", "GroupLine", "OtherCause", "Verdict"]
 
 
 class Verdict(StrEnum):
@@ -77,6 +77,23 @@ class Bar:
     is_stuck: bool
 
 
+@dataclass(frozen=True)
+class OtherCause:
+    """A cause that is independent of the one that the verdict names.
+
+    Attributes:
+        text: The answer in words.
+    """
+
+    verdict: Verdict
+    ranks: list[str]
+    confidence: float
+    call: Call
+    difference: str
+    text: str
+    evidence: list[str]
+
+
 # The weight of what ranks did or reported themselves.
 _CERTAIN = 5
 
@@ -117,6 +134,7 @@ class Diagnosis:
         would_help: What would raise the confidence.
         cycle: Who waits for whom in a deadlock, a sentence each.
         missing: Ranks without dumps.
+        others: Causes that are independent of this one.
     """
 
     verdict: Verdict
@@ -132,8 +150,16 @@ class Diagnosis:
     groups: list[GroupLine] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    others: list[OtherCause] = field(default_factory=list)
     timeline: list[Bar] = field(default_factory=list)
+
+    @property
+    def exit_status(self) -> int:
+        """What the command ends with; 1 and 2 are failures of the command itself."""
+        statuses = {Verdict.nothing_wrong: 0, Verdict.undecided: 4}
+        return statuses.get(self.verdict, 3)
 
     def document(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {"format": "unisono-diagnosis", "version": 1, **asdict(self)}
+        head = {"format": "unisono-diagnosis", "version": 1, "exit_status": self.exit_status}
+        return head | asdict(self)

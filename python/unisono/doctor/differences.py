@@ -13,7 +13,10 @@ from unisono.doctor.waits import Node, Waits
 __all__ = ["departed", "differed_before", "other_call", "unusual"]
 
 # Columns that all ranks of a collective share, and what people call them.
-_SHARED = (("kind", "collective"), ("size", "size"), ("type", "type"), ("root", "root"))
+_SHARED = (
+    ("kind", "collective"), ("size", "size"), ("type", "type"), ("root", "root"),
+    ("output", "size"),
+)  # fmt: skip
 # So many times another call must have followed the one before it.
 _LEAST_FOLLOWED = 2
 # Calls before the one that is stuck in which ranks may have differed.
@@ -46,7 +49,7 @@ def other_call(waits: Waits, node: Node) -> Cause | None:
         others = [one for one in sorted(said) if said[one] != counts[0][0]]
         if counts[0][1] <= len(others):
             others = _unlike_before(waits, node)
-        unit = " bytes" if name == "size" else ""
+        unit = {"size": " bytes", "output": " bytes of output"}.get(name, "")
         told = "; ".join(
             f"{ranks_text([job.label(one) for one in sorted(said) if said[one] == value])}: "
             f"{value}{unit}"

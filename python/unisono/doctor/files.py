@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from unisono.apart import TOO_MUCH, bound_process, start_apart, why_ended
-from unisono.doctor import flight_recorder, nccl_ras, nccl_x, unisono_record
 from unisono.doctor.job import Job
-from unisono.doctor.parts import MAX_FILE_BYTES, DumpError, Part
-from unisono.doctor.plain_pickle import load
 from unisono.errors import MisuseError
 from unisono.files import read_bounded
+from unisono.records import flight_recorder, nccl_ras, nccl_x, unisono_record
+from unisono.records.parts import MAX_FILE_BYTES, DumpError, Part
+from unisono.records.plain_pickle import load
 
 __all__ = ["parse", "read_files"]
 
@@ -123,6 +123,7 @@ def _read_one(path: Path) -> _Outcome:
     checksum = zlib.crc32(contents)
     for part in parts:
         # A copy of a file may have another time: what a dump says of itself is better.
+        part.has_file_time = not part.written_ns
         part.written_ns, part.checksum = part.written_ns or status.st_mtime_ns, checksum
     return parts, ""
 

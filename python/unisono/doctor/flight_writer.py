@@ -1,7 +1,7 @@
 """Unisono's records in the form of PyTorch's Flight Recorder, which its `torchfrtrace` reads.
 
-Flight Recorder knows no failed calls: those were scheduled or started last. Programs of their own
-(`custom`) have no counterpart and are left out.
+Flight Recorder knows no failed calls: those were scheduled or started last, and are retired.
+Programs of their own (`custom`) have no counterpart and are left out.
 """
 
 import pickle
@@ -54,7 +54,7 @@ def flight_recorder(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
         for entry in entries:
             entry |= {"pg_id": group, "process_group": (name, name)}
         made += entries
-        status[name] = _status(entries)
+        status[str(group)] = _status(entries)
     if len(ranks) > 1:
         shown = ", ".join(map(str, sorted(ranks)))
         raise MisuseError(f"the records are of ranks {shown}; a dump is of one process")
@@ -101,11 +101,14 @@ def _times(entry: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
     ahead = record["clock"]["wall_ns"] - record["clock"]["monotonic_ns"]
     started, ended = entry.get("started_ns"), entry.get("ended_ns")
     is_over = entry["state"] == "ended"
+    # A call that waited for its turn on the host when another one failed never began.
+    has_failed = entry["state"] in ("failed", "aborted") and (
+        started is not None or entry.get("path") != "host")  # fmt: skip
     return {
         "frames": [],
         "op_id": entry.get("sequence", 0) + 1,
         "state": "completed" if is_over else "started" if started else "scheduled",
-        "retired": is_over,
+        "retired": is_over or has_failed,
         "time_created_ns": entry["scheduled_ns"] + ahead,
         "time_discovered_started_ns": started + ahead if started else None,
         "time_discovered_completed_ns": ended + ahead if is_over else None,

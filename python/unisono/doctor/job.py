@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from unisono.doctor.parts import COLUMNS, Claim, Hint, Key, Part
+from unisono.doctor.runs import sort_runs
+from unisono.records.parts import COLUMNS, Claim, Hint, Key, Part
 
 __all__ = ["Group", "Job", "Process", "number_of", "ranks_text", "sentence"]
 
 Array = np.ndarray[Any, Any]
-# A dump whose last call is this much older than the first call of the others is of another run.
-_OTHER_RUN_NS = 60 * 10**9
 _WORLD = "world"
+# So many of a file's unused values are told.
+_SHOWN_ODD = 3
 
 
 def ranks_text(labels: Sequence[str]) -> str:
@@ -47,12 +48,17 @@ class Process:
     Attributes:
         label: "rank 3", or "rank 1 of communicator ..." where its world rank is not known.
         files: Its dumps; empty if it left none.
+        written_ns: When the last of them was written.
+        has_file_time: Whether this is only the time of the file, which a copy changes.
+        host: Processes of one host have one clock; empty where the dumps do not say it.
     """
 
     key: Key
     label: str
     files: list[str] = field(default_factory=list)
     written_ns: int = 0
+    has_file_time: bool = False
+    host: str = ""
 
 
 @dataclass
@@ -63,6 +69,7 @@ class Group:
         members: The process at each place.
         covered: Whether a dump tells of the calls of the rank at a place.
         dumps_when_idle: Whether each living rank of it would have left a dump.
+        has_size: Whether a dump says how many ranks it has.
     """
 
     name: str
@@ -70,6 +77,7 @@ class Group:
     members: list[int]
     covered: list[bool]
     dumps_when_idle: bool = False
+    has_size: bool = False
 
     @property
     def size(self) -> int:
@@ -81,8 +89,11 @@ class Job:
     """What the dumps say together.
 
     Attributes:
-        problems: Files that could not be read, or are of another job: a sentence each.
+        problems: Files, or parts of them, that could not be read or are of another job: a sentence
+            each.
         notes: What else is odd.
+        is_live: Whether ranks that run were asked, one after the other, and go on.
+        doubts: Why the dumps may be of several runs: a sentence each.
         calls: The columns, with `process`; in the order that each process made them.
         rows: By process, where its calls are in the columns; in their order.
     """
@@ -96,6 +107,8 @@ class Job:
         With `may_empty`, the parts lose their calls, which the job's table has.
         """
         self._may_empty = may_empty
+        parts = list(parts)
+        self.is_live = is_one_run
         self.problems = list(problems)
         self.notes: list[str] = []
         self.processes: list[Process] = []
@@ -105,10 +118,16 @@ class Job:
         self.hints: list[tuple[int, Hint, int]] = []  # process, hint, group or -1
         self.last_enqueued: dict[tuple[int, int], int] = {}
         self.hidden: set[int] = set()  # processes with calls that their dumps do not hold
+        self.silent: set[int] = set()  # processes whose dumps do not tell an end from a failure
         self._process_of: dict[Key, int] = {}
         self._group_of: dict[str, int] = {}
         self.reports = parts_of(parts, True)
+        self.problems += [
+            f"{part.file}: {said}; the rest of it was read"
+            for part in parts for said in part.odd[:_SHOWN_ODD]
+        ]  # fmt: skip
         dumps = parts_of(parts, False)
+        self.doubts: list[str] = []
         kept = self._without_doubles(dumps if is_one_run else self._of_one_job(dumps))
         self._largest = _largest(kept)
         self.formats = sorted({part.format for part in [*kept, *self.reports]})
@@ -131,9 +150,16 @@ class Job:
             if other is None:
                 best[key] = part
                 continue
-            later = max(part, other, key=lambda one: (_last(one), one.written_ns))
-            earlier = other if later is part else part
+            if not _may_be_one(part, other):
+                self.doubts.append(
+                    f"{part.file} and {other.file} are of rank {part.key[1]} in two runs, and "
+                    "nothing says which run the other files are of."
+                )
             same = part.checksum == other.checksum and part.checksum != 0
+            # A copy is later than what it is a copy of.
+            later = min(other, part, key=lambda one: one.written_ns) if same else max(
+                part, other, key=lambda one: (_last(one), one.written_ns))  # fmt: skip
+            earlier = other if later is part else part
             self.problems.append(
                 f"{earlier.file}: it is the same dump as {later.file}, which was read"
                 if same else
@@ -154,19 +180,10 @@ class Job:
                     f"ranks, that of most dumps {size}"
                 )
             parts = [part for part in parts if part not in others]
-        firsts = [_first(part) for part in parts if part.key[0] == _WORLD and _first(part)]
-        if len(firsts) < 3:
-            return parts
-        start, kept = float(np.median(firsts)), []
-        for part in parts:
-            if part.key[0] == _WORLD and 0 < _last(part) < start - _OTHER_RUN_NS:
-                self.problems.append(
-                    f"{part.file}: it is of an earlier run: its last call is "
-                    f"{(start - _last(part)) / 1e9:.0f} s older than the first ones of the others"
-                )
-            else:
-                kept.append(part)
-        return kept
+        runs = sort_runs(parts)
+        self.problems += runs.problems
+        self.doubts += runs.doubts
+        return runs.kept
 
     def _note_versions(self, parts: Sequence[Part]) -> None:
         versions: dict[str, set[str]] = {}
@@ -186,8 +203,12 @@ class Job:
             if part.claims:  # else it says why there is no dump
                 self.processes[process].files.append(part.file)
                 self.processes[process].written_ns = part.written_ns
+                self.processes[process].has_file_time = part.has_file_time
+                self.processes[process].host = part.host
             if part.has_hidden_call:
                 self.hidden.add(process)
+            if part.hides_failures:
+                self.silent.add(process)
             groups = np.array([self._group(process, one, part) for one in part.claims], np.int32)
             for hint in part.hints:
                 self.hints.append(
@@ -280,6 +301,7 @@ class Job:
         if index == len(self.groups):
             self.groups.append(Group(claim.name, claim.ident, [], [], part.dumps_when_idle))
         group = self.groups[index]
+        group.has_size = group.has_size or claim.size > 0
         for place in range(len(group.members), claim.size):
             if claim.members:
                 key: Key = (_WORLD, claim.members[place])
@@ -319,11 +341,17 @@ def _largest(parts: Sequence[Part]) -> str:
     return largest[0] if len(largest) == 1 else ""
 
 
-def _first(part: Part) -> int:
-    created = part.calls["created"]
-    return int(created[0]) if len(created) else 0
-
-
 def _last(part: Part) -> int:
     return max((int(part.calls[name].max(initial=0)) for name in ("created", "started", "ended")),
                default=0)  # fmt: skip
+
+
+def _may_be_one(one: Part, other: Part) -> bool:
+    """Whether two dumps may be of one process: it makes each call once."""
+    made = [
+        {(part.claims[group].ident, number): created
+         for group, number, created in zip(*(part.calls[name].tolist() for name in (
+             "group", "number", "created")), strict=True) if number >= 0}
+        for part in (one, other)
+    ]  # fmt: skip
+    return all(made[1].get(call, created) == created for call, created in made[0].items())

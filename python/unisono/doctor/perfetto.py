@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from unisono.doctor.clocks import align
+from unisono.records.clocks import align
 
 __all__ = ["perfetto"]
 

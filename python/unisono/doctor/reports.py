@@ -4,7 +4,7 @@ from collections import Counter
 
 from unisono.doctor.diagnosis import Diagnosis, Verdict
 from unisono.doctor.job import Job, number_of, ranks_text, sentence
-from unisono.doctor.parts import Part
+from unisono.records.parts import Part
 
 __all__ = ["judge_reports"]
 
@@ -16,10 +16,29 @@ def judge_reports(job: Job) -> Diagnosis | None:
     """What the reports show; None if there are none, or they show nothing."""
     if not job.reports:
         return None
-    takings = sorted({part.taken for part in job.reports})
-    last = [part for part in job.reports if part.taken == takings[-1]]
-    last.sort(key=lambda part: -part.claims[0].size)
-    return _lost(last) or _errors(last) or _behind(job.reports, last, takings)
+    takings = _takings(job.reports)
+    last = sorted(takings[-1], key=lambda part: -part.claims[0].size)
+    return _lost(last) or _errors(last) or _behind(last, takings)
+
+
+def _takings(parts: list[Part]) -> list[list[Part]]:
+    """The reports, each of which is the parts of its communicators, in their order.
+
+    A text does not say when it was taken: its file does. The same bytes with the same time are one.
+    """
+    has_stamps = all(part.taken for part in parts)
+    found: dict[tuple[str, int, str], list[Part]] = {}
+    for part in parts:
+        key = (part.taken, 0, "") if has_stamps else (
+            "", part.written_ns, str(part.checksum or part.file))  # fmt: skip
+        found.setdefault(key, []).append(part)
+    return [found[key] for key in sorted(found)]
+
+
+def _between(takings: list[list[Part]]) -> str:
+    first, last = (one[0].taken or one[0].file for one in (takings[0], takings[-1]))
+    return f"between the reports {first} and {last}" if takings[0][0].taken == "" else (
+        f"between the reports of {first} and {last}")  # fmt: skip
 
 
 def _labels(parts: list[Part], part: Part, ranks: list[int]) -> list[str]:
@@ -98,9 +117,10 @@ def _totals(part: Part) -> dict[int, int]:
     return totals
 
 
-def _behind(every: list[Part], last: list[Part], takings: list[str]) -> Diagnosis | None:
+def _behind(last: list[Part], takings: list[list[Part]]) -> Diagnosis | None:
     """Ranks that others wait for: behind in one communicator, and ahead in no other."""
     behind: dict[_Who, str] = {}
+    places: set[tuple[str, int]] = set()  # of them: the communicator, and the rank there
     ahead: set[_Who] = set()
     for part in last:
         totals = _totals(part)
@@ -108,6 +128,7 @@ def _behind(every: list[Part], last: list[Part], takings: list[str]) -> Diagnosi
         for rank, count in totals.items():
             [label] = _labels(last, part, [rank])
             if count < most:
+                places.add((part.claims[0].ident, rank))
                 behind.setdefault(
                     label,
                     f"{label} has launched {count} collectives of communicator "
@@ -116,17 +137,17 @@ def _behind(every: list[Part], last: list[Part], takings: list[str]) -> Diagnosi
             elif min(totals.values()) < most:
                 ahead.add(label)
     if not behind:
-        return _differing(last)
+        return _differing(last) or _caught_up(takings)
     ranks = [label for label in behind if label not in ahead]
     evidence = [behind[label] for label in ranks or behind][:8]
     # RAS counts no messages: of several such ranks some may wait for one.
     suspects, ranks = ranks, ranks if len(ranks) == 1 or len(last) == 1 else []
-    moved = _moved(every, takings)
+    moved = _moved(takings, places)
     if moved:
         return Diagnosis(
             Verdict.slow, 0.8,
-            f"Ranks are at different calls, but make progress: between the reports of {takings[0]} "
-            f"and {takings[-1]} they have launched more.", evidence=evidence,
+            f"Ranks are at different calls, but those that are behind make progress: "
+            f"{_between(takings)} they have launched more.", evidence=evidence,
         )  # fmt: skip
     if not ranks:
         text = "Every rank that is behind in one communicator is ahead in another."
@@ -148,8 +169,8 @@ def _behind(every: list[Part], last: list[Part], takings: list[str]) -> Diagnosi
         )  # fmt: skip
     return Diagnosis(
         Verdict.never_joined, 0.8,
-        f"{evidence[0]} No count has changed between the reports of {takings[0]} and "
-        f"{takings[-1]}: the other ranks wait for {who}.", ranks, evidence=evidence,
+        f"{evidence[0]} This has not changed {_between(takings)}: the other ranks wait for {who}.",
+        ranks, evidence=evidence,
         would_help=["Flight Recorder's dumps, which say which call it is and where it was made."],
     )  # fmt: skip
 
@@ -183,14 +204,36 @@ def _differing(parts: list[Part]) -> Diagnosis | None:
     return None
 
 
-def _moved(parts: list[Part], takings: list[str]) -> bool | None:
-    """Whether any count has grown between the first and the last report; None with one report."""
-    if len(takings) < 2:
+def _moved(takings: list[list[Part]], places: set[tuple[str, int]]) -> bool | None:
+    """Whether ranks that are behind in the last report have launched more since the first one.
+
+    None where that is not known: there is one report, or the first one does not have these ranks.
+    Others may launch calls without waiting for them.
+    """
+    first, last = (
+        {(part.claims[0].ident, rank, kind): count for part in parts
+         for (_, rank, kind), count in part.counts.items()}
+        for parts in (takings[0], takings[-1])
+    )  # fmt: skip
+    # A text has the kinds alone in which ranks differ.
+    known = [at for at in first.keys() & last.keys() if at[:2] in places]
+    return any(last[at] > first[at] for at in known) if known and len(takings) > 1 else None
+
+
+def _caught_up(takings: list[list[Part]]) -> Diagnosis | None:
+    """No rank is behind in the last report, and some were in the first."""
+    late = [label for part in takings[0] for label in _labels(takings[0], part, _late(part))]
+    if len(takings) < 2 or not late:
         return None
-    counts: list[dict[tuple[str, int, str], int]] = [{}, {}]
-    for part in parts:
-        for place, taking in enumerate((takings[0], takings[-1])):
-            if part.taken == taking:
-                for (_, rank, kind), count in part.counts.items():
-                    counts[place][part.claims[0].ident, rank, kind] = count
-    return any(count != counts[0].get(at, count) for at, count in counts[1].items())
+    who = ranks_text(list(dict.fromkeys(late)))
+    return Diagnosis(
+        Verdict.slow, 0.7,
+        f"{who[0].upper()}{who[1:]} {number_of(late, 'was', 'were')} behind, and no rank is in "
+        f"the last report: {_between(takings)} the job made progress.",
+        evidence=[f"{who[0].upper()}{who[1:]} had launched fewer collectives than the others."],
+    )  # fmt: skip
+
+
+def _late(part: Part) -> list[int]:
+    totals = _totals(part)
+    return sorted(rank for rank, count in totals.items() if count < max(totals.values()))

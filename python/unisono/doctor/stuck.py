@@ -3,8 +3,8 @@
 import numpy as np
 
 from unisono.doctor.job import Job
-from unisono.doctor.parts import State
 from unisono.doctor.waits import Waits
+from unisono.records.parts import State
 
 __all__ = ["How", "how_stuck"]
 
@@ -18,6 +18,11 @@ _LEAST_NS = 10**9
 _WARM_UP = 8
 # Of a call's own timeout.
 _NEAR_TIMEOUT = 0.9
+# A file that is later than that was copied: so many timeouts, and what it takes to write dumps. The
+# timeout is an hour where the dump does not say it.
+_MOST_TIMEOUTS = 1.25
+_WRITING_NS = 120 * 10**9
+_UNKNOWN_TIMEOUT_MS = 3600 * 1000
 # Fewer calls say little of how long they usually take.
 _LEAST_CALLS = 3
 
@@ -38,22 +43,28 @@ def how_stuck(waits: Waits) -> How:
     """How long the calls under way have lasted when the dumps were made, against earlier ones.
 
     Ages are by the clock of each process, so that clocks of different hosts are never compared.
-    When a dump was made, Unisono's record says; of others, their files.
+    When a dump was made, Unisono's record says; of others, their files. A file that is later than
+    a call may last is a copy, and its time says nothing: the dump was made after the last thing
+    that it has, which may be long enough.
     """
     job, calls = waits.job, waits.job.calls
     for process, mine in waits.open.items():
         for row, _ in mine:
             if waits.state(row) is State.failed:
                 return How(True, f"A call of {job.label(process)} has failed.")
+    copied = _copied(waits)
     ages: list[tuple[int, int]] = []
     for process, mine in waits.open.items():
-        created, written = int(calls["created"][mine[0][0]]), job.processes[process].written_ns
+        created, one = int(calls["created"][mine[0][0]]), job.processes[process]
+        written = _last(job, process) if copied and one.has_file_time else one.written_ns
         # The steady clock of Unisono's record begins when the host does.
-        if created and 0 < created < written and job.processes[process].key[0] == "world" and (
+        if created and 0 < created < written and one.key[0] == "world" and (
             written - created < created):  # fmt: skip
             ages.append((written - created, process))
     if not ages:
-        return How(None, "The dumps do not say for how long the calls have been under way.")
+        return How(
+            None, copied or "The dumps do not say for how long the calls have been under way."
+        )
     age, process = max(ages)
     row = waits.open[process][0][0]
     timeout = 10**6 * int(calls["timeout_ms"][row])
@@ -67,11 +78,36 @@ def how_stuck(waits: Waits) -> How:
     if longest is None:
         return How(None, f"{shown}; too few calls came before it to say whether that is long.")
     known = f"the longest before it took {longest / 1e9:.2f} s"
+    if copied:
+        return How(True, f"{shown}, at least; {known}.") if (
+            age > max(_LONGEST * longest, _LEAST_NS)) else How(None, copied)  # fmt: skip
     still = _still_ns(waits)
     if is_regular and still > max(_LONGEST_STILL * longest, _LEAST_NS):
         return How(True, f"{shown}; {known}, and no rank began or ended one in the last "
                          f"{still / 1e9:.1f} s.")  # fmt: skip
     return How(age > max(_LONGEST * longest, _LEAST_NS), f"{shown}; {known}.")
+
+
+def _copied(waits: Waits) -> str | None:
+    """Why the files' times are not those at which the dumps were written, if one is not."""
+    job, calls = waits.job, waits.job.calls
+    for process, mine in waits.open.items():
+        one, row = job.processes[process], mine[0][0]
+        created = int(calls["created"][row])
+        timeout_ns = 10**6 * (int(calls["timeout_ms"][row]) or _UNKNOWN_TIMEOUT_MS)
+        later = one.written_ns - created
+        if one.has_file_time and created and later > _MOST_TIMEOUTS * timeout_ns + _WRITING_NS:
+            return (f"{one.files[-1]} is {later / 1e9:.0f} s later than {job.label(process)}'s "
+                    f"call, which may last for {timeout_ns / 1e9:.0f} s: it is a copy, and when "
+                    "it was dumped is not known.")  # fmt: skip
+    return None
+
+
+def _last(job: Job, process: int) -> int:
+    """When a process began or ended its last call."""
+    rows, calls = job.rows[process], job.calls
+    return max(int(calls[name][rows.start : rows.stop].max(initial=0))
+               for name in ("created", "started", "ended"))  # fmt: skip
 
 
 def _longest(job: Job) -> tuple[float | None, bool]:

@@ -1,8 +1,8 @@
 """The calls around a hang, for the page's time line."""
 
 from unisono.doctor.diagnosis import Bar
-from unisono.doctor.parts import ENDED
 from unisono.doctor.waits import Waits
+from unisono.records.parts import ENDED
 
 __all__ = ["timeline_of"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from unisono.doctor.job import Job
 from unisono.doctor.match import SHIFT, Lanes
-from unisono.doctor.parts import ENDED, State
+from unisono.records.parts import ENDED, State
 
 __all__ = ["Node", "Waits"]
 

@@ -229,6 +229,39 @@ class Program:
             }
         )
 
+    def cost(
+        self,
+        cluster: Any,
+        size: int | str,
+        ranks: int,
+        nodes: int = 1,
+        *,
+        root: int = 0,
+        **options: Any,
+    ) -> float:
+        """Microseconds that the program's plan takes on a cluster, as the simulator predicts.
+
+        Args:
+            cluster: A cluster, of `unisono.simulate.load_cluster`.
+            size: Bytes of the larger of a rank's input and output, as a number or as "64MiB".
+            ranks: The number of ranks.
+            nodes: The nodes that they are spread over, for the program and on the cluster.
+            root: The root rank.
+            **options: in_place, protocol, instances and so on, as for `compile`.
+
+        Raises:
+            ProgramError: The program is wrong.
+            MisuseError: `cluster` is not one, or has too few places; or the size cannot be read.
+        """
+        if not hasattr(cluster, "time_us"):
+            raise MisuseError(
+                f"cluster is {cluster!r}; it must be one of unisono.simulate.load_cluster(name)"
+            )
+        size_bytes = native.parse_bytes(size) if isinstance(size, str) else size
+        plan = self.compile(ranks, nodes, root=root, **options).plan
+        time_us: float = cluster.time_us(plan, size_bytes, nodes)
+        return time_us
+
     def dump_after(
         self, pass_name: str, ranks: int, nodes: int = 1, *, root: int = 0, **options: Any
     ) -> str:

@@ -9,9 +9,9 @@ import numpy as np
 
 from unisono.doctor import Diagnosis, diagnose
 from unisono.doctor.job import Job
-from unisono.doctor.parts import ENDED, SILENCES, State
 from unisono.live.parts import Heard, hear
 from unisono.live.sockets import Answer
+from unisono.records.parts import ENDED, SILENCES, State
 
 __all__ = ["Communicator", "JobView", "Line", "Overview", "Place"]
 

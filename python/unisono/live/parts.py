@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from unisono.doctor.job import Job
-from unisono.doctor.parts import MAX_RANKS, Columns, DumpError, Hint, Part, integer, text
-from unisono.doctor.unisono_record import FORMAT as RECORD
-from unisono.doctor.unisono_record import VERSION as RECORD_VERSION
-from unisono.doctor.unisono_record import read_record
 from unisono.live.sockets import Answer
+from unisono.records.parts import MAX_RANKS, Columns, DumpError, Hint, Part, integer, text
+from unisono.records.unisono_record import FORMAT as RECORD
+from unisono.records.unisono_record import VERSION as RECORD_VERSION
+from unisono.records.unisono_record import read_record
 
 __all__ = ["Heard", "check_answer", "hear"]
 

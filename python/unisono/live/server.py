@@ -5,10 +5,11 @@ import secrets
 import threading
 import time
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 from unisono.errors import MachineError
+from unisono.http_server import BoundedServer
 from unisono.live.hosts import ask_everywhere
 from unisono.live.overview import Overview
 
@@ -22,6 +23,10 @@ _LEAST_INTERVAL_S = 0.5
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
 )
+
+
+class _Server(BoundedServer, HTTPServer):
+    pass
 
 
 class WatchServer:
@@ -42,7 +47,7 @@ class WatchServer:
         self._lock = threading.Lock()
         self._state, self._asked_s = b"", -_LEAST_INTERVAL_S
         try:
-            self._server = ThreadingHTTPServer((_HOST, port), self._handler())
+            self._server = _Server((_HOST, port), self._handler())
         except OSError as error:
             raise MachineError(f"cannot listen on {_HOST}:{port}: {error.strerror}") from None
         self.port: int = self._server.server_port

@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from unisono.doctor.parts import DumpError
 from unisono.inspection import Inspection
 from unisono.live.parts import check_answer
 from unisono.live.sockets import PATIENCE_S, ask
+from unisono.records.parts import DumpError
 
 __all__ = ["Calls", "Finished", "Look", "Source", "of_communicators", "of_host"]
 

@@ -3,11 +3,11 @@
 import ipaddress
 import socket
 from collections.abc import Callable, Iterable
-from socketserver import ThreadingMixIn
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from unisono.errors import MachineError
+from unisono.http_server import BoundedServer
 
 __all__ = ["is_loopback", "server_of"]
 
@@ -35,12 +35,7 @@ def server_of(application: Application, host: str, port: int) -> WSGIServer:
         MachineError: The port is taken, or the address is not of this machine.
     """
 
-    class Server(ThreadingMixIn, WSGIServer):
-        daemon_threads = True
-
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            """Says nothing: a client that goes is no event of ours."""
-
+    class Server(BoundedServer, WSGIServer):
         def server_bind(self) -> None:
             # WSGIServer also looks up the name of the address, which may take seconds.
             self.socket.bind(self.server_address)

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from unisono.errors import Error, MachineError, MisuseError
+from unisono.errors import Error, MisuseError
+from unisono.extras import missing_extra
 from unisono.metrics.calls import Calls, Finished, Look, Source
 from unisono.metrics.endpoint import server_of
 from unisono.metrics.inspector import Inspector
@@ -28,9 +29,7 @@ def _prometheus() -> Any:
     try:
         import prometheus_client
     except ImportError:
-        raise MachineError(
-            "metrics need prometheus_client, which is not installed: pip install 'unisono[metrics]'"
-        ) from None
+        raise missing_extra("Exporter", "prometheus_client", "metrics") from None
     return prometheus_client
 
 

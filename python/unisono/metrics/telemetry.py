@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from unisono.errors import MachineError
+from unisono.extras import missing_extra
 from unisono.metrics.calls import Finished
 
 __all__ = ["Telemetry"]
@@ -27,10 +27,7 @@ class Telemetry:
         try:
             from opentelemetry import _logs, trace
         except ImportError:
-            raise MachineError(
-                "traces need opentelemetry-sdk, which is not installed: "
-                "pip install 'unisono[opentelemetry]'"
-            ) from None
+            raise missing_extra("Telemetry", "opentelemetry-sdk", "opentelemetry") from None
         self._trace, self._logs = trace, _logs
         self._tracer = (tracers or trace.get_tracer_provider()).get_tracer(_SCOPE)
         self._logger = (loggers or _logs.get_logger_provider()).get_logger(_SCOPE)

@@ -2,8 +2,19 @@
 
 from unisono.arguments import guard
 from unisono.netbed.bed import Netbed, remove_stale
+from unisono.netbed.cut import Cut, CutSchedule, parse_cut
 from unisono.netbed.shape import Shape, parse_rate, parse_rates, parse_shape
 
-__all__ = ["Netbed", "Shape", "parse_rate", "parse_rates", "parse_shape", "remove_stale"]
+__all__ = [
+    "Cut",
+    "CutSchedule",
+    "Netbed",
+    "Shape",
+    "parse_cut",
+    "parse_rate",
+    "parse_rates",
+    "parse_shape",
+    "remove_stale",
+]
 
 guard(globals())

@@ -48,6 +48,7 @@ class Netbed:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self._name = f"{_PREFIX}{os.getpid()}-{_start_time(os.getpid())}"
+        self._switch = f"{self._name}-switch"
         self._guardian: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
@@ -101,13 +102,30 @@ class Netbed:
         addresses = [self.shape.address(node, rail) for rail in range(self.shape.rails)]
         return {"UNISONO_INTERFACE": addresses[0], "UNISONO_RAILS": ",".join(addresses[1:])}
 
+    def cut(self, rail: int, *, silent: bool = False) -> None:
+        """Cuts a rail of all nodes until `restore`.
+
+        Args:
+            rail: Its number.
+            silent: The links stay up, and every packet vanishes at the switch. Otherwise the
+                switch's ports go down, so that the nodes' interfaces lose their carrier.
+        """
+        self._set_ports(rail, "nomaster" if silent else "down")
+
+    def restore(self, rail: int) -> None:
+        """Undoes `cut`."""
+        self._set_ports(rail, f"master bridge{rail} up")
+
+    def _set_ports(self, rail: int, change: str) -> None:
+        nodes = range(self.shape.nodes)
+        _batch("ip", self._switch, [f"link set n{node}r{rail} {change}" for node in nodes])
+
     def namespace(self, node: int) -> str:
         """The name of a node's namespace, for `ip netns exec`."""
         return f"{self._name}-node{node}"
 
     def _make(self) -> None:
-        shape = self.shape
-        switch = f"{self._name}-switch"
+        shape, switch = self.shape, self._switch
         _run("ip", "netns", "add", switch)
         for node in range(shape.nodes):
             _run("ip", "netns", "add", self.namespace(node))

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from unisono.doctor.clocks import align
 from unisono.errors import MisuseError
 from unisono.profile.connections import Connection, connections_of
+from unisono.records.clocks import align
 
 __all__ = ["Calls", "Collective", "Message"]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from unisono.doctor.parts import integer
+from unisono.records.parts import integer
 
 __all__ = ["Connection", "Imbalance", "connections_of", "imbalances", "slow_connections"]
 

@@ -26,6 +26,10 @@ def render_hang(found: Diagnosis) -> str:
 def _tables(found: Diagnosis) -> dict[str, Table]:
     tables = {}
     for name, lines in (
+        ("Other causes", [
+            f"{one.verdict.capitalize()}. Confidence {one.confidence:.2f}. {one.text}"
+            for one in found.others
+        ]),
         ("Evidence", found.evidence), ("Who waits for whom", found.cycle),
         ("What would help", found.would_help), ("Files that were left out", found.problems),
         ("Notes", found.notes),

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from unisono._unisono import format_bytes
 from unisono.draw.chart import NARROW, WIDE
 from unisono.draw.svg import STYLE
-from unisono.errors import MachineError
+from unisono.extras import missing_extra
 
 _NAME = "environment"
 
@@ -126,9 +126,7 @@ def environment() -> Any:
     try:
         import jinja2
     except ImportError:
-        raise MachineError(
-            "writing HTML needs jinja2, which is not installed: pip install 'unisono[report]'"
-        ) from None
+        raise missing_extra("writing HTML", "jinja2", "report") from None
     found = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,

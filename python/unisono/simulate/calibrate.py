@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from unisono import _unisono as native
-from unisono.errors import MachineError, MisuseError
+from unisono.errors import MisuseError
+from unisono.extras import missing_extra
 from unisono.simulate.cluster import Cluster, ClusterFile, number_at, with_numbers
 from unisono.simulate.measurements import Measurement
 from unisono.simulate.predict import Error, Predictor
@@ -132,9 +133,7 @@ def calibrate(
     try:
         from scipy.optimize import least_squares
     except ImportError:
-        raise MachineError(
-            "unisono calibrate needs scipy; pip install 'unisono[simulate]' has it"
-        ) from None
+        raise missing_extra("unisono calibrate", "scipy", "simulate") from None
     if len(measurements) < 2:
         raise MisuseError(f"{len(measurements)} measurements; half are fitted, so 2 or more")
     if rounds < 1:

@@ -135,6 +135,21 @@ class Cluster:
         """Channels of a collective where none are asked for."""
         return _whole("channels", self.file.channels)
 
+    def time_us(self, plan: native.Plan, size_bytes: int, nodes: int = 0) -> float:
+        """Microseconds that a plan takes here.
+
+        Args:
+            plan: The plan.
+            size_bytes: The larger of input and output.
+            nodes: Spread the ranks evenly over so many; 0: fill one node after another.
+
+        Raises:
+            MisuseError: The cluster has too few places, or the plan is malformed.
+        """
+        from unisono.simulate.run import simulate_plan  # it imports this module
+
+        return simulate_plan(self, plan, size_bytes=size_bytes, nodes=nodes).time_us
+
     def numbers(self) -> list[tuple[str, float, str]]:
         """Each number of the file: its place, its value in ns, GB/s or bytes, and its source."""
         return [

@@ -21,6 +21,7 @@ from typing import Any
 from unisono.apart import run_apart
 from unisono.errors import MisuseError
 from unisono.files import read_bounded
+from unisono.records.flight_recorder import ELEMENT_BYTES
 from unisono.simulate.replay import Recorded, replay
 from unisono.simulate.workload import Call, Task, Workload
 
@@ -46,11 +47,11 @@ _COLLECTIVES = {
     "all_to_allv": "all_to_all", "alltoall_base": "all_to_all", "barrier": "all_reduce",
     "all_reduce_barrier": "all_reduce",
 }  # fmt: skip
+# Those that Unisono has; others are so many bytes.
 _TYPES = {
-    "Float": ("float32", 4), "Half": ("float16", 2), "BFloat16": ("bfloat16", 2),
-    "Double": ("float64", 8), "Long": ("int64", 8), "Int": ("int32", 4), "Short": ("int16", 2),
-    "Char": ("int8", 1), "Byte": ("uint8", 1), "Bool": ("uint8", 1),
-    "Float8_e4m3fn": ("float8_e4m3", 1), "Float8_e5m2": ("float8_e5m2", 1),
+    "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Double": "float64",
+    "Long": "int64", "Int": "int32", "Short": "int16", "Char": "int8", "Byte": "uint8",
+    "Bool": "uint8", "Float8_e4m3fn": "float8_e4m3", "Float8_e5m2": "float8_e5m2",
 }  # fmt: skip
 
 
@@ -229,8 +230,9 @@ class _Reader:
                 "collective_seq_id": int(entry.get("collective_seq_id", 0)),
                 "input_dtypes": entry.get("input_dtypes") or ["Float"],
                 "created": float(entry["time_created_ns"]),
-                "seen_begun": entry.get("time_discovered_started_ns"),
-                "seen_ended": entry.get("time_discovered_completed_ns"),
+                # JSON has 0 where a pickle has none.
+                "seen_begun": entry.get("time_discovered_started_ns") or None,
+                "seen_ended": entry.get("time_discovered_completed_ns") or None,
                 "batch": entry.get(_BATCH),
                 "state": entry.get("state", "unknown"),
                 "duration_ms": entry.get("duration_ms"),
@@ -252,7 +254,8 @@ class _Reader:
         return Recorded(start, start + 1e6 * entry["duration_ms"], task)
 
     def size(self, entry: dict[str, Any]) -> tuple[int, str]:
-        name, element_bytes = _TYPES.get(str(entry["input_dtypes"][0]), ("uint8", 1))
+        element = str(entry["input_dtypes"][0])
+        name, element_bytes = _TYPES.get(element, "uint8"), ELEMENT_BYTES.get(element, 1)
         largest = 0
         for sizes in (entry["input_sizes"], entry["output_sizes"]):
             elements = 0

@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from unisono.errors import MachineError, MisuseError
+from unisono.errors import MisuseError
+from unisono.extras import missing_extra
 from unisono.files import read_start, read_text
 from unisono.simulate.flight_recorder import load_flight_recorder
 from unisono.simulate.records import load_records
@@ -45,9 +46,7 @@ def _chakra(path: Path, files: list[Path], name: str) -> Workload:
     try:
         from unisono.simulate.chakra import load_chakra
     except ImportError as error:
-        raise MachineError(
-            f"Chakra traces need {error.name}; pip install 'unisono[simulate]' has it"
-        ) from None
+        raise missing_extra("reading Chakra traces", str(error.name), "simulate") from None
     groups: dict[str, list[int]] = {}
     listed = path / "groups.json"
     if listed.exists():

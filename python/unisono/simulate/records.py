@@ -1,6 +1,5 @@
 """Our own records as workloads: the JSON that every communicator can dump, one file a rank."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -9,27 +8,40 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from unisono import plans
 from unisono.errors import MisuseError
-from unisono.files import read_text
+from unisono.files import read_bounded
+from unisono.records.packed import unpack
+from unisono.records.parts import DumpError
+from unisono.records.unisono_record import load_record, read_record
 from unisono.simulate.replay import Recorded, replay
 from unisono.simulate.workload import AUTOMATIC, Call, Task, Workload
 
 _MAX_BYTES = 1 << 30
 
 
-class _Entry(BaseModel):
+class _Timed(BaseModel):
     model_config = ConfigDict(extra="ignore")
-    sequence: int = 0
-    collective: str = "point_to_point"
-    plan: str
-    protocol: Literal["simple", "ll", "ll128"]
+    sequence: int = Field(ge=0)
     bytes: int = Field(ge=0)
-    type: str = "uint8"
-    root: int = 0
     path: str = "host"
     state: str
     captured: bool = False
     started_ns: int = 0
     ended_ns: int = 0
+
+
+class _Entry(_Timed):
+    collective: str
+    plan: str
+    protocol: Literal["simple", "ll", "ll128"]
+    type: str = "uint8"
+    root: int = 0
+
+
+class _Message(_Timed):
+    direction: Literal["send", "receive"]
+    peer: int
+    messages: int = Field(1, ge=1, le=1 << 20)
+    message_tag: int = 0
 
 
 class _Record(BaseModel):
@@ -41,13 +53,20 @@ class _Record(BaseModel):
     rank: int = Field(ge=0)
     ranks: int = Field(ge=1, le=1 << 20)
     collectives: list[_Entry]
+    messages: list[_Message]
+
+
+# Messages from one rank to another that are numbered together: both, the tag, and whether they were
+# on streams.
+_Stream = tuple[int, int, int, bool]
 
 
 def load_records(paths: Iterable[Path], name: str = "record") -> Workload:
     """The workload that the records of all ranks of one communicator hold.
 
     Plans are those that ran, where the library has an algorithm of that name. Compute is the time
-    between calls.
+    between calls. A record keeps the newest calls: those that a rank of them no longer has are left
+    out.
 
     Raises:
         MisuseError: A record is missing or wrong, of another communicator, or ends early.
@@ -78,39 +97,92 @@ def load_records(paths: Iterable[Path], name: str = "record") -> Workload:
         (record.collectives[0].sequence for record in records.values() if record.collectives),
         default=0,
     )
+    first_messages = _first_messages(records)
     workload = Workload(name, ranks, {"record": [list(range(ranks))]})
     for rank in range(ranks):
         calls = [
             _recorded(rank, entry)
             for entry in records[rank].collectives
-            if entry.sequence >= first_common
+            # A graph's calls have entries of their own where it runs.
+            if entry.sequence >= first_common and not entry.captured
         ]
+        for message in records[rank].messages:
+            if not message.captured:
+                calls += _sent(rank, message, first_messages)
         workload.lists.append(replay(rank, calls))
     return workload
 
 
 def _read(path: Path) -> _Record:
+    contents = read_bounded(path, _MAX_BYTES)
     try:
-        document: Any = json.loads(read_text(path, _MAX_BYTES))
-        return _Record.model_validate(document)
-    except (json.JSONDecodeError, RecursionError) as error:
+        document: Any = load_record(contents)
+        if document is None:
+            raise MisuseError(f"{path}: it is no record of Unisono that can be read")
+        unpack(document)
+        record = _Record.model_validate(document)
+        read_record(document, str(path))
+    except DumpError as error:
         raise MisuseError(f"{path}: {error}") from None
     except ValidationError as error:
         fault = error.errors()[0]
         raise MisuseError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+    return record
+
+
+def _stream(rank: int, message: _Message) -> _Stream:
+    ends = (rank, message.peer) if message.direction == "send" else (message.peer, rank)
+    return (*ends, message.message_tag, message.path != "host")
+
+
+def _first_messages(records: dict[int, _Record]) -> dict[_Stream, int]:
+    """The first message that both ends of a stream still have."""
+    first: dict[tuple[_Stream, str], int] = {}
+    for rank, record in records.items():
+        for message in record.messages:
+            end = (_stream(rank, message), message.direction)
+            first[end] = min(message.sequence, first.get(end, message.sequence))
+    found: dict[_Stream, int] = {}
+    for (stream, _), sequence in first.items():
+        found[stream] = max(sequence, found.get(stream, 0))
+    return found
+
+
+def _sent(rank: int, message: _Message, first: dict[_Stream, int]) -> list[Recorded]:
+    """An entry has the messages of one call; each is as large as the others."""
+    if message.peer < 0:
+        raise MisuseError(
+            f"rank {rank}: message {message.sequence} is received from any rank; the record does "
+            "not tell from which"
+        )
+    _check(rank, message, f"message {message.sequence} ({message.direction})")
+    stream = _stream(rank, message)
+    kind: Literal["send", "recv"] = "send" if message.direction == "send" else "recv"
+    title = f"{kind} {stream[0]}->{stream[1]}"
+    size, rest = divmod(message.bytes, message.messages)
+    return [
+        Recorded(
+            message.started_ns, message.ended_ns,
+            Task(kind, title, f"record {title} {stream[2]} {stream[3]}", peer=message.peer,
+                 size_bytes=size + (rest if place == message.messages - 1 else 0)),
+        )
+        for place in range(message.messages)
+        if message.sequence + place >= first[stream]
+    ]  # fmt: skip
+
+
+def _check(rank: int, entry: _Timed, what: str) -> None:
+    """Raises MisuseError where an entry does not tell when it ran."""
+    if entry.state in ("scheduled", "ended") and entry.started_ns == 0 and entry.path != "host":
+        raise MisuseError(
+            f"rank {rank}: {what} went to a CUDA stream; the record does not tell when it began"
+        )
+    if entry.state != "ended" or entry.ended_ns == 0:
+        raise MisuseError(f"rank {rank}: {what} is {entry.state}; the record ends early")
 
 
 def _recorded(rank: int, entry: _Entry) -> Recorded:
-    if entry.state in ("scheduled", "ended") and entry.started_ns == 0 and entry.path != "host":
-        raise MisuseError(
-            f"rank {rank}: call {entry.sequence} ({entry.collective}) went to a CUDA stream; the "
-            "record does not tell when it began"
-        )
-    if entry.state != "ended" or entry.ended_ns == 0:
-        raise MisuseError(
-            f"rank {rank}: call {entry.sequence} ({entry.collective}) is {entry.state}; the record "
-            "ends early"
-        )
+    _check(rank, entry, f"call {entry.sequence} ({entry.collective})")
     known = [algorithm.name for algorithm in plans.algorithms(entry.collective)]
     call = Call(
         entry.collective, entry.bytes, entry.plan if entry.plan in known else AUTOMATIC,

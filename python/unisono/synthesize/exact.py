@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from unisono import _unisono as native
 from unisono.errors import MachineError, MisuseError
+from unisono.extras import missing_extra
 from unisono.synthesize.found import Found, chunk_bytes_of
 
 if TYPE_CHECKING:
@@ -311,10 +312,8 @@ def _solver() -> ModuleType:
     try:
         from ortools.sat.python import cp_model as solver
     except ImportError as missing:
-        raise MachineError(
-            f"the exact solver needs {missing.name}; pip install 'unisono[synthesize]' has it. "
-            "The greedy synthesis needs nothing"
-        ) from None
+        what = "the exact solver (greedy synthesis works without it)"
+        raise missing_extra(what, str(missing.name), "synthesize") from None
     module: ModuleType = solver
     return module
 

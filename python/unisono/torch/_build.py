@@ -52,15 +52,19 @@ def _compiled(installed: backend.PyTorch) -> Path:
     root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "unisono"
     key = f"{backend.source_digest()}-{installed.headers_digest()}-{sys.implementation.cache_tag}"
     binary = root / f"torch-{installed.version}-{key}" / backend.FILE_NAME
-    if binary.is_file():
-        return binary
-    binary.parent.mkdir(parents=True, exist_ok=True)
-    with (binary.parent / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several ranks of a node start at once
-        if not binary.is_file():
-            print(f"unisono: compiling for PyTorch {installed.version}, once", file=sys.stderr)
-            try:
+    try:
+        backend.make_own_folder(binary.parent)
+        if binary.is_file():
+            return binary
+        with (binary.parent / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # several ranks of a node start at once
+            if not binary.is_file():
+                print(f"unisono: compiling for PyTorch {installed.version}, once", file=sys.stderr)
                 backend.compile_here(installed, binary, _COMPILER)
-            except backend.BuildError as error:
-                raise ImportError(str(error)) from error
+    except backend.BuildError as error:
+        raise ImportError(str(error)) from error
+    except OSError as error:
+        raise ImportError(
+            f"cannot write the compiled backend to {binary.parent}: {error.strerror}"
+        ) from error
     return binary

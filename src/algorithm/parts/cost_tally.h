@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "algorithm/algorithm.h"
+#include "algorithm/parts/level_chain.h"
 
 namespace unisono::algorithm {
 
@@ -18,7 +19,9 @@ class CostTally {
         sent_(static_cast<std::size_t>(placement.ranks())),
         sent_inter_node_(sent_.size()),
         messages_(sent_.size()),
-        messages_inter_node_(sent_.size()) {}
+        messages_inter_node_(sent_.size()),
+        chains_(placement.levels().empty() ? 0 : sent_.size()),
+        next_chains_(chains_) {}
 
   // In the phase that is open, `rank` sends `bytes` to `peer`, in so many messages of which only
   // one is on the longest chain.
@@ -27,6 +30,7 @@ class CostTally {
     count(messages_, rank, peer);
     messages_of_all_ += messages;
     any_ = true;
+    if (!chains_.empty()) follow(rank, peer);
     if (placement_.same_node(rank, peer)) return;
     sent_inter_node_[static_cast<std::size_t>(rank)] += bytes;
     count(messages_inter_node_, rank, peer);
@@ -37,19 +41,25 @@ class CostTally {
     if (any_) ++steps_;
     if (crosses_) ++steps_inter_node_;
     any_ = crosses_ = false;
+    chains_ = next_chains_;
   }
 
   Cost total(double bytes_reduced) const {
-    return {.steps = steps_,
-            .steps_inter_node = steps_inter_node_,
-            .messages = most(messages_),
-            .messages_inter_node = most(messages_inter_node_),
-            .messages_of_all = messages_of_all_,
-            .messages_of_all_inter_node = messages_of_all_inter_node_,
-            .bytes_sent = *std::max_element(sent_.begin(), sent_.end()),
-            .bytes_sent_inter_node =
-                *std::max_element(sent_inter_node_.begin(), sent_inter_node_.end()),
-            .bytes_reduced = bytes_reduced};
+    Cost cost{.steps = steps_,
+              .steps_inter_node = steps_inter_node_,
+              .messages = most(messages_),
+              .messages_inter_node = most(messages_inter_node_),
+              .messages_of_all = messages_of_all_,
+              .messages_of_all_inter_node = messages_of_all_inter_node_,
+              .bytes_sent = *std::max_element(sent_.begin(), sent_.end()),
+              .bytes_sent_inter_node =
+                  *std::max_element(sent_inter_node_.begin(), sent_inter_node_.end()),
+              .bytes_reduced = bytes_reduced};
+    if (chains_.empty()) return cost;
+    LevelChain longest;
+    for (const LevelChain& chain : chains_) longest.follow(chain);
+    set_steps_leaving(cost, longest);
+    return cost;
   }
 
  private:
@@ -67,10 +77,20 @@ class CostTally {
     return most;
   }
 
+  void follow(int rank, int peer) {
+    const LevelChain& before = chains_[static_cast<std::size_t>(rank)];
+    LevelChain& next = next_chains_[static_cast<std::size_t>(peer)];
+    next.follow(placement_.same_node(rank, peer)
+                    ? before
+                    : before.after(placement_.levels_left(rank, peer), placement_.levels()));
+  }
+
   const topo::Placement& placement_;
   // By rank.
   std::vector<double> sent_, sent_inter_node_;
   std::vector<Messages> messages_, messages_inter_node_;
+  // By rank, what has come before the open phase, and with it; none without levels.
+  std::vector<LevelChain> chains_, next_chains_;
   std::int64_t messages_of_all_ = 0, messages_of_all_inter_node_ = 0;
   std::int64_t steps_ = 0, steps_inter_node_ = 0;
   bool any_ = false, crosses_ = false;

@@ -30,7 +30,7 @@ Ready exchange(Phase& phase, const Ready& start, int to, const std::vector<Run>&
     if (recv_peer >= 0) receive_runs(block, in);
     ready.push_back(done(block));
   };
-  if (sends && receives && out.size() == 1 && in.destination.size() == 1) {
+  if (sends && receives && out.size() == 1 && in.destination.size() == 1 && !phase.overlaps_tiles) {
     add(to, from);
   } else {
     if (sends) add(to, -1);

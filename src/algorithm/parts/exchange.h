@@ -19,9 +19,9 @@ void send_runs(plan::BlockBuilder& block, const std::vector<Run>& runs);
 void receive_runs(plan::BlockBuilder& block, const Incoming& in);
 
 // Sends `out` to rank `to` and receives `in` from rank `from`, all after `start`: with one message
-// each way in one thread block, with more in two, so that no message waits for one that comes the
-// other way, and one slot is enough. Ranks without anything to send or receive are not looked at.
-// Returns the completion of all of it.
+// each way in one thread block, unless the phase overlaps tiles; with more in two, so that no
+// message waits for one that comes the other way, and one slot is enough. Ranks without anything to
+// send or receive are not looked at. Returns the completion of all of it.
 Ready exchange(Phase& phase, const Ready& start, int to, const std::vector<Run>& out, int from,
                const Incoming& in);
 

@@ -127,6 +127,9 @@ struct Phase {
   // it adds here. A chunk keeps its place within its block in scratch, since that fixes its size.
   int first_scratch_block = 0;
   int chunks_per_block = 1;  // the plan's
+  // Sends and receives of an exchange are in thread blocks of their own, so that tiles follow each
+  // other on a long wire: in one block, each waits for the one before to arrive from the peer.
+  bool overlaps_tiles = false;
 };
 
 }  // namespace unisono::algorithm

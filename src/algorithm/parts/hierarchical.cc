@@ -4,6 +4,7 @@
 
 #include "algorithm/parts/group_collectives.h"
 #include "algorithm/parts/group_ring.h"
+#include "algorithm/parts/level_chain.h"
 #include "algorithm/parts/pat_cost.h"
 #include "algorithm/parts/powers.h"
 #include "algorithm/parts/recursive_cost.h"
@@ -33,6 +34,18 @@ Cost cost_of_all_but_one(std::int64_t steps, int messages, int nodes, double blo
                             .messages_of_all = std::int64_t{nodes} * messages,
                             .bytes_sent = bytes,
                             .bytes_reduced = adds ? bytes : 0});
+}
+
+// The same of a lane's ring, which goes round the nodes in their order.
+Cost cost_of_ring_of_nodes(const topo::Placement& placement, double block_bytes, bool adds) {
+  const int nodes = placement.nodes();
+  const topo::Levels& levels = placement.levels();
+  Cost cost = cost_of_all_but_one(nodes - 1, nodes - 1, nodes, block_bytes, adds);
+  if (!levels.empty())
+    set_steps_leaving(cost, longest_on_ring(levels, nodes, nodes - 1, [&](int node) {
+                        return levels.left_between(node, (node + 1) % nodes);
+                      }));
+  return cost;
 }
 
 }  // namespace
@@ -81,6 +94,7 @@ plan::Header hierarchical_header(const Request& request, BetweenNodes between, i
 Ready gather_between_nodes(Phase& phase, BetweenNodes between, plan::Location own,
                            const BlockMap& blocks) {
   if (phase.group.size() == 1) between = BetweenNodes::ring;
+  phase.overlaps_tiles = true;
   switch (between) {
     case BetweenNodes::ring:
       return write_ring_all_gather(phase, own, blocks);
@@ -97,6 +111,7 @@ Ready gather_between_nodes(Phase& phase, BetweenNodes between, plan::Location ow
 Ready reduce_between_nodes(Phase& phase, BetweenNodes between, const BlockMap& contributions,
                            plan::Location result, const BlockMap* sums) {
   if (phase.group.size() == 1) between = BetweenNodes::ring;
+  phase.overlaps_tiles = true;
   if (between == BetweenNodes::recursive)
     return write_recursive_reduce_scatter(phase, contributions, result, sums);
   if (between == BetweenNodes::pat)
@@ -104,27 +119,38 @@ Ready reduce_between_nodes(Phase& phase, BetweenNodes between, const BlockMap& c
   return write_ring_reduce_scatter(phase, contributions, result);
 }
 
-Cost cost_of_gather_between_nodes(BetweenNodes between, int nodes, double block_bytes) {
-  if (between == BetweenNodes::ring)
-    return cost_of_all_but_one(nodes - 1, nodes - 1, nodes, block_bytes, false);
-  if (between == BetweenNodes::bruck)
-    return cost_of_all_but_one(ceil_log2(nodes), ceil_log2(nodes), nodes, block_bytes, false);
+Cost cost_of_gather_between_nodes(BetweenNodes between, const topo::Placement& of,
+                                  double block_bytes) {
+  const int nodes = of.nodes();
+  if (between == BetweenNodes::ring) return cost_of_ring_of_nodes(of, block_bytes, false);
+  const topo::Placement placement = of.one_rank_per_node();
+  CostTally tally(placement);
+  if (between == BetweenNodes::bruck) {
+    Cost cost = cost_of_all_but_one(ceil_log2(nodes), ceil_log2(nodes), nodes, block_bytes, false);
+    if (placement.levels().empty()) return cost;
+    for (int step = 0; step < ceil_log2(nodes); ++step) {
+      for (int node = 0; node < nodes; ++node)
+        tally.send(node, (node + nodes - (1 << step)) % nodes, 0);
+      tally.end_phase();
+    }
+    cost.steps_leaving = tally.total(0).steps_leaving;
+    return cost;
+  }
   if (between == BetweenNodes::pat)
     return cost_of_all_but_one(pat_all_gather_steps(PatTrees(nodes, pat_aggregation)), nodes - 1,
                                nodes, block_bytes, false);
-  const topo::Placement placement = topo::Placement::uniform(nodes, 1);
-  CostTally tally(placement);
   tally_recursive_all_gather(tally, Group::all(nodes, 0), block_bytes);
   return all_between_nodes(tally.total(0));
 }
 
-Cost cost_of_reduce_between_nodes(BetweenNodes between, int nodes, double block_bytes) {
-  if (between == BetweenNodes::ring)
-    return cost_of_all_but_one(nodes - 1, nodes - 1, nodes, block_bytes, true);
+Cost cost_of_reduce_between_nodes(BetweenNodes between, const topo::Placement& of,
+                                  double block_bytes) {
+  const int nodes = of.nodes();
+  if (between == BetweenNodes::ring) return cost_of_ring_of_nodes(of, block_bytes, true);
   if (between == BetweenNodes::pat)
     return cost_of_all_but_one(pat_reduce_scatter_steps(PatTrees(nodes, pat_aggregation)),
                                nodes - 1, nodes, block_bytes, true);
-  const topo::Placement placement = topo::Placement::uniform(nodes, 1);
+  const topo::Placement placement = of.one_rank_per_node();
   CostTally tally(placement);
   const double reduced = tally_recursive_reduce_scatter(tally, Group::all(nodes, 0), block_bytes);
   return all_between_nodes(tally.total(reduced));

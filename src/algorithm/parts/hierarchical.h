@@ -53,8 +53,10 @@ Ready reduce_between_nodes(Phase& phase, BetweenNodes between, const BlockMap& c
 
 // What the collectives cost for one rank of a lane with blocks of `block_bytes`; all steps and
 // bytes are between nodes.
-Cost cost_of_gather_between_nodes(BetweenNodes between, int nodes, double block_bytes);
-Cost cost_of_reduce_between_nodes(BetweenNodes between, int nodes, double block_bytes);
+Cost cost_of_gather_between_nodes(BetweenNodes between, const topo::Placement& placement,
+                                  double block_bytes);
+Cost cost_of_reduce_between_nodes(BetweenNodes between, const topo::Placement& placement,
+                                  double block_bytes);
 
 // The most lanes that a rank runs.
 int most_lanes_of_a_rank(const topo::Placement& placement);

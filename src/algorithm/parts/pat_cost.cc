@@ -62,6 +62,7 @@ Cost cost(const Request& request, const PatTrees& trees, double block_bytes, std
   cost.steps = steps;
   if (cost.steps_inter_node > 0) cost.steps_inter_node = steps;
   cost.messages = cost.messages_inter_node = 0;
+  cost.steps_leaving = {};  // thread blocks wait for each other beside the tally's phases
   // Lanes send blocks of their own together, which lie apart in the buffers.
   if (trees.lane_bit() < trees.bits()) cost.bytes_copied = ranks * block_bytes;
   return cost;

@@ -3,9 +3,19 @@
 #include <algorithm>
 #include <vector>
 
+#include "algorithm/parts/level_chain.h"
 #include "algorithm/parts/ring.h"
 
 namespace unisono::algorithm {
+namespace {
+
+// How many levels the edge leaves; -1: it stays inside a node.
+int left_after(const topo::Placement& placement, const Ring& ring, std::int64_t position) {
+  if (!ring.crosses_after(position)) return -1;
+  return placement.levels_left(ring.rank_at(position), ring.rank_at(position + 1));
+}
+
+}  // namespace
 
 Cost ring_cost(const Request& request, int directions, std::int64_t hops, double bytes_sent,
                double bytes_reduced) {
@@ -15,6 +25,7 @@ Cost ring_cost(const Request& request, int directions, std::int64_t hops, double
             .bytes_reduced = bytes_reduced};
   std::vector<int> rings_leaving(static_cast<std::size_t>(request.placement.ranks()));
   const int rings = request.channels * directions;
+  LevelChain longest;
   for (int i = 0; i < rings; ++i) {
     const Ring ring(request.placement, i / directions, i % directions == 1);
     cost.steps_inter_node = std::max(cost.steps_inter_node, ring.max_crossings(hops));
@@ -23,7 +34,12 @@ Cost ring_cost(const Request& request, int directions, std::int64_t hops, double
         cost.messages_of_all_inter_node += hops;
         ++rings_leaving[static_cast<std::size_t>(ring.rank_at(position))];
       }
+    if (!request.placement.levels().empty())
+      longest.follow(longest_on_ring(
+          request.placement.levels(), ring.size(), hops,
+          [&](int position) { return left_after(request.placement, ring, position); }));
   }
+  if (!request.placement.levels().empty()) set_steps_leaving(cost, longest);
   cost.messages_of_all_inter_node /= request.channels;
   const int most = *std::max_element(rings_leaving.begin(), rings_leaving.end());
   cost.bytes_sent_inter_node = bytes_sent * most / rings;
@@ -44,19 +60,26 @@ Cost chain_cost(const Request& request, ChainEnd end, double bytes_sent, double 
             .bytes_filling = (ranks - 2) * tile_bytes / 2,
             .bytes_reduced = bytes_reduced};
   std::vector<int> chains_leaving(static_cast<std::size_t>(ranks));
+  LevelChain longest;
   for (int channel = 0; channel < request.channels; ++channel) {
     const Ring ring(request.placement, channel);
     const int root = ring.position_of(request.root);
     const int first = end == ChainEnd::before_root ? root : root + 1;
     std::int64_t crossings = 0;
+    LevelChain chain;
     for (int position = first; position < first + ranks - 1; ++position) {
       if (!ring.crosses_after(position)) continue;
       ++crossings;
       ++chains_leaving[static_cast<std::size_t>(ring.rank_at(position))];
+      if (!request.placement.levels().empty())
+        chain =
+            chain.after(left_after(request.placement, ring, position), request.placement.levels());
     }
+    longest.follow(chain);
     cost.steps_inter_node = std::max(cost.steps_inter_node, crossings);
     cost.messages_of_all_inter_node += crossings;
   }
+  if (!request.placement.levels().empty()) set_steps_leaving(cost, longest);
   cost.messages_of_all_inter_node /= request.channels;
   const int most = *std::max_element(chains_leaving.begin(), chains_leaving.end());
   cost.bytes_sent_inter_node = bytes_sent * most / request.channels;

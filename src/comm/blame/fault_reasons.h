@@ -22,8 +22,9 @@ struct FaultRow {
   bool has_ended = false;       // the connection ended because its other end let go of it
   bool counts_as_late = false;  // its verdict is a timeout
   bool is_judged = false;       // its finder has asked the rank, so the finder's process was there
-  // {culprit} and {finder} are ranks, {in_call} names the finder's call if there is one, {text} is
-  // what the finder saw, and {waited} how long it has waited and for what.
+  // {culprit} and {finder} are ranks, {in_call} names the finder's call if there is one, {waits}
+  // how that waits for the culprit, {itself} how the culprit waits. {text} is what the finder saw,
+  // and {waited} how long it has waited and for what.
   std::string_view sentence = "{text}";
 };
 
@@ -64,8 +65,7 @@ inline constexpr std::array<FaultRow, failure_reason_count> fault_rows{{
     {.reason = FailureReason::waits,
      .can_suspect = true,
      .counts_as_late = true,
-     .sentence = "{culprit} answers and waits in a call itself, and no rank is known to be "
-                 "stopped; {waited}"},
+     .sentence = "{finder} {waits}, which {itself}, and no rank is known to be stopped; {waited}"},
     {.reason = FailureReason::mismatch,
      .can_suspect = true,
      .weight = 0,

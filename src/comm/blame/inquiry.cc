@@ -26,8 +26,9 @@ auto order(const Suspicion& suspicion) {
   const bool by_time = !fault_row(suspicion.reason).is_loss;
   return std::tuple(weight(suspicion), by_call ? suspicion.collectives : 0,
                     by_time ? -std::int64_t{suspicion.waited_ms} : 0, suspicion.culprit,
-                    suspicion.finder, std::string_view(suspicion.text), suspicion.is_overdue,
-                    suspicion.collectives, suspicion.waited_ms, suspicion.call);
+                    suspicion.finder, suspicion.itself.what == CallWait::What::nothing,
+                    std::string_view(suspicion.text), suspicion.is_overdue, suspicion.collectives,
+                    suspicion.waited_ms, pack(suspicion.waits), pack(suspicion.itself));
 }
 
 bool same_matter(const Suspicion& a, const Suspicion& b) {
@@ -38,7 +39,16 @@ std::string fill_in(std::string_view placeholder, const Suspicion& suspicion) {
   if (placeholder == "culprit") return str("rank ", suspicion.culprit);
   if (placeholder == "finder") return str("rank ", suspicion.finder);
   if (placeholder == "in_call")
-    return suspicion.call < 0 ? std::string() : str(" in call ", suspicion.call);
+    return suspicion.waits.call < 0 ? std::string() : str(" in call ", suspicion.waits.call);
+  if (placeholder == "waits") {
+    CallWait waits = suspicion.waits;
+    waits.peer = suspicion.culprit;
+    return describe(waits);
+  }
+  if (placeholder == "itself")
+    return suspicion.itself.what == CallWait::What::nothing
+               ? std::string("answers and waits in a call itself")
+               : str("itself ", describe(suspicion.itself));
   if (placeholder == "waited")
     return str("rank ", suspicion.finder, " has waited for it for ",
                format_duration_ns(std::int64_t{suspicion.waited_ms} * 1'000'000), ": ",
@@ -102,7 +112,7 @@ std::vector<std::byte> encode(const CallReport& report) {
   out.number(report.number);
   out.number(report.call.what);
   out.number(report.call.plan);
-  out.number(static_cast<std::uint32_t>(report.waits_for + 1));
+  out.number(pack(report.waits));
   return out.take();
 }
 
@@ -113,14 +123,14 @@ Result<CallReport> decode_call_report(std::span<const std::byte> payload, int me
   const auto number = in.number<std::uint64_t>();
   const auto call = in.number<std::uint64_t>();
   const auto plan = in.number<std::uint32_t>();
-  const auto waits_for = in.number<std::uint32_t>();
-  if (!in.done() || in_call + left > 1 || waits_for > static_cast<std::uint32_t>(members))
+  const auto waits = in.number<std::uint64_t>();
+  if (!in.done() || in_call + left > 1 || !is_possible_wait(waits, members))
     return environment_error("received a malformed call report");
   return CallReport{in_call == 1,
                     left == 1,
                     number,
                     {.what = call, .number = static_cast<std::uint32_t>(number), .plan = plan},
-                    static_cast<int>(waits_for) - 1};
+                    unpack_wait(waits)};
 }
 
 std::string describe_mismatch(std::uint64_t communicator, int member, const CallId& its,
@@ -168,7 +178,7 @@ Error Suspicions::verdict() const {
             .message = sentence(first),
             .reason = first.reason,
             .finder = first.finder,
-            .call = first.call};
+            .call = first.waits.call};
   if (first.reason == Reason::mismatch) {
     out.peer = -1;
     return out;
@@ -192,7 +202,8 @@ std::vector<std::byte> encode(const Suspicions& suspicions) {
     out.number(one.collectives);
     out.number(static_cast<std::uint32_t>(one.culprit));
     out.number(static_cast<std::uint32_t>(one.finder));
-    out.number(static_cast<std::uint64_t>(one.call));
+    out.number(pack(one.waits));
+    out.number(pack(one.itself));
     out.number(one.waited_ms);
     out.text(one.text);
   }
@@ -212,16 +223,20 @@ Result<std::vector<Suspicion>> decode_suspicions(std::span<const std::byte> payl
     one.collectives = in.number<std::uint64_t>();
     const auto culprit = in.number<std::uint32_t>();
     const auto finder = in.number<std::uint32_t>();
-    one.call = static_cast<std::int64_t>(in.number<std::uint64_t>());
+    const auto waits = in.number<std::uint64_t>();
+    const auto itself = in.number<std::uint64_t>();
     one.waited_ms = in.number<std::uint32_t>();
     one.text = in.text(max_suspicion_text_bytes);
     one.reason = static_cast<Reason>(reason);
     is_right = in.ok() && fault_row(one.reason).can_suspect && overdue <= 1 && culprit < ranks &&
-               finder < ranks && culprit != finder && one.call >= -1;
+               finder < ranks && culprit != finder && is_possible_wait(waits, members) &&
+               is_possible_wait(itself, members);
     if (!is_right) break;
     one.is_overdue = overdue == 1;
     one.culprit = static_cast<int>(culprit);
     one.finder = static_cast<int>(finder);
+    one.waits = unpack_wait(waits);
+    one.itself = unpack_wait(itself);
     out.push_back(std::move(one));
   }
   if (!is_right || !in.done()) return environment_error("received malformed suspicions");

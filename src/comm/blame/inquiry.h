@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/fingerprint.h"
+#include "comm/blame/call_wait.h"
 
 namespace unisono::comm {
 
@@ -26,9 +27,9 @@ namespace unisono::comm {
 // drives the calls, read on the world's loop; facts for people and for the judgement of a call that
 // is stuck, so relaxed will do.
 struct CallState {
-  std::atomic<int> calls{0};  // that run or wait for their turn
-  std::atomic<int> waits_for{-1};
-  std::atomic<bool> has_left{false};  // it has destroyed the communicator
+  std::atomic<int> calls{0};            // that run or wait for their turn
+  std::atomic<std::uint64_t> waits{0};  // a packed CallWait
+  std::atomic<bool> has_left{false};    // it has destroyed the communicator
   // The other way: an inquiry has been opened, here or elsewhere.
   std::atomic<bool> is_inquiry_open{false};
   // How often members have asked for this one's record.
@@ -41,7 +42,7 @@ struct CallReport {
   bool has_left = false;     // the communicator; in no call then
   std::uint64_t number = 0;  // of the collective that it was asked for
   CallId call;               // that collective; none: it is not known
-  int waits_for = -1;        // the member that its call waits for
+  CallWait waits;            // in which call it waits, and for which member
 };
 // How the calls of one number of two members differ.
 std::string describe_mismatch(std::uint64_t communicator, int member, const CallId& its,
@@ -62,7 +63,8 @@ struct Suspicion {
   std::uint64_t collectives = 0;  // that the finder has started
   int culprit = -1;
   int finder = -1;
-  std::int64_t call = -1;  // the number of the finder's call that needs the culprit; -1: none
+  CallWait waits;   // the finder's call that needs the culprit
+  CallWait itself;  // the culprit's own, if it waits in one and has said so
   std::uint32_t waited_ms = 0;
   std::string text;  // what the finder saw, at most max_suspicion_text_bytes
 };
@@ -96,11 +98,12 @@ struct Inquest {
     // nothing.
     FailureReason seen = FailureReason::unknown;
     std::string text;  // what is awaited, or what became of the connection
+    CallWait waits;    // in which call
   };
   bool is_timeout = false;        // a deadline passed; else a connection ended, or others ask
   std::uint64_t collectives = 0;  // that it has started
   CallId call;                    // the last of them, if it runs
-  std::int64_t number = -1;       // of the call that waits, as the record counts calls; -1: none
+  CallWait waits;                 // the call that waits
   std::vector<Awaited> awaited;
 };
 // A member asks at most so many, the next ones in the order of ranks: a member that many

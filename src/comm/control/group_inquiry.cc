@@ -61,7 +61,7 @@ bool GroupExchange::on_frame(int peer, FrameKind kind, std::span<const std::byte
       const bool is_in_call = !has_left && call_state_.calls.load(std::memory_order_relaxed) > 0;
       const auto call = kept_calls_ ? kept_calls_->find(*number) : std::nullopt;
       const CallReport report{is_in_call, has_left, *number, call.value_or(CallId{}),
-                              call_state_.waits_for.load(std::memory_order_relaxed)};
+                              unpack_wait(call_state_.waits.load(std::memory_order_relaxed))};
       node_->spread(id_, FrameKind::answer, encode(report), std::span(&peer, 1),
                     ControlNode::When::after_reading);
       return true;
@@ -181,9 +181,9 @@ sys::Task<int> GroupExchange::find_who_holds_up(int peer, const Error& suspected
       if (!notified) break;
     }
     const auto answer = answers_.find(peer);
-    if (answer == answers_.end() || !answer->second.is_in_call || answer->second.waits_for < 0)
+    if (answer == answers_.end() || !answer->second.is_in_call || answer->second.waits.peer < 0)
       co_return peer;
-    const int next = (*members_)[answer->second.waits_for];
+    const int next = (*members_)[answer->second.waits.peer];
     if (next == node_->rank()) co_return peer;
     peer = next;
   }
@@ -205,7 +205,10 @@ std::optional<Suspicion> GroupExchange::judge(const Inquest& mine, std::size_t i
     return suspicion(Reason::not_in_call, mine, awaited);
   if (asked.answer) {
     if (awaited.seen == Reason::link) return suspicion(Reason::link, mine, awaited);
-    return std::nullopt;
+    if (awaited.seen != Reason::unknown) return std::nullopt;
+    Suspicion out = suspicion(Reason::waits, mine, awaited);
+    out.itself = asked.answer->waits;
+    return out;
   }
   Suspicion out =
       suspicion(awaited.seen == Reason::gone ? Reason::gone : Reason::no_answer, mine, awaited);
@@ -232,7 +235,7 @@ Suspicion GroupExchange::suspicion(Reason reason, const Inquest& mine,
   out.collectives = mine.collectives;
   out.culprit = awaited.member;
   out.finder = me_;
-  out.call = mine.number;
+  out.waits = awaited.waits.what == CallWait::What::nothing ? mine.waits : awaited.waits;
   out.waited_ms = static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(awaited.waited_ns / 1'000'000, 0, longest_ms));
   out.text = awaited.text;

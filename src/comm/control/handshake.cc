@@ -12,9 +12,10 @@ namespace {
 
 // "uni" and the version of the handshake.
 constexpr std::array<std::byte, 4> greeting{std::byte{'u'}, std::byte{'n'}, std::byte{'i'},
-                                            std::byte{4}};
+                                            std::byte{5}};
 constexpr std::size_t server_nonce_bytes = challenge_bytes - greeting.size();
 constexpr std::size_t nonce_bytes = 32;
+constexpr std::size_t number_bytes = sizeof(std::uint64_t);
 constexpr std::byte visit_mark{'v'};
 constexpr std::size_t short_proof_bytes = 8;
 // In place of an address' length.
@@ -29,14 +30,15 @@ struct Conversation {
   std::span<const std::byte> server_nonce;
   std::span<const std::byte> client_nonce;
   std::array<std::byte, 3> choices{};  // purpose, the client's protection, the server's
+  std::span<const std::byte> key_number;
 
   Key derive(const Key& key, std::string_view label) const {
-    return derive_key(key, label, {server_nonce, client_nonce, choices});
+    return derive_key(key, label, {server_nonce, client_nonce, choices, key_number});
   }
   // The server's choice comes after the client's proof.
   Key client_proof(const Key& key) const {
     return derive_key(key, "unisono control client's proof",
-                      {server_nonce, client_nonce, std::span(choices).first(2)});
+                      {server_nonce, client_nonce, std::span(choices).first(2), key_number});
   }
   Key server_proof(const Key& key) const { return derive(key, "unisono control server's proof"); }
 };
@@ -79,12 +81,18 @@ struct Answer {
       : is_ours(begins_with_greeting(bytes)),
         purpose(bytes[greeting.size()]),
         protection(bytes[greeting.size() + 1]),
-        nonce(bytes.subspan(greeting.size() + 2, nonce_bytes)),
-        proof(bytes.subspan(greeting.size() + 2 + nonce_bytes)) {}
+        key_number(bytes.subspan(greeting.size() + 2, number_bytes)),
+        nonce(bytes.subspan(greeting.size() + 2 + number_bytes, nonce_bytes)),
+        proof(bytes.subspan(greeting.size() + 2 + number_bytes + nonce_bytes)) {}
+
+  std::pair<Purpose, std::uint64_t> key() const {
+    return {static_cast<Purpose>(purpose), WireReader(key_number).number<std::uint64_t>()};
+  }
 
   bool is_ours;
   std::byte purpose;
   std::byte protection;
+  std::span<const std::byte> key_number;
   std::span<const std::byte> nonce;
   std::span<const std::byte> proof;
 };
@@ -121,10 +129,19 @@ Result<std::unique_ptr<Doorkeeper>> Doorkeeper::make(sys::World& world, const Wi
 
 Doorkeeper::~Doorkeeper() {
   erase(own_);
-  for (auto& [purpose, key] : keys_) erase(key);
+  for (auto& [which, key] : keys_) erase(key);
 }
 
-void Doorkeeper::admit(Purpose purpose, const Key& key) { keys_[purpose] = key; }
+void Doorkeeper::admit(Purpose purpose, const Key& key, std::uint64_t number) {
+  keys_[{purpose, number}] = key;
+}
+
+void Doorkeeper::forget(Purpose purpose, std::uint64_t number) {
+  const auto found = keys_.find({purpose, number});
+  if (found == keys_.end()) return;
+  erase(found->second);
+  keys_.erase(found);
+}
 
 Key Doorkeeper::derived(std::string_view purpose, std::uint64_t number) const {
   return derive_key(own_, purpose, {std::as_bytes(std::span(&number, 1))});
@@ -164,7 +181,7 @@ std::vector<std::byte> Doorkeeper::refusal(std::uint64_t number,
 
 Status Doorkeeper::check(std::uint64_t number, std::span<const std::byte> bytes) const {
   if (is_visit(bytes)) {
-    const auto admitting = keys_.find(Purpose::enrolment);
+    const auto admitting = keys_.find({Purpose::enrolment, 0});
     if (admitting == keys_.end() ||
         !equal_in_constant_time(
             bytes.last(short_proof_bytes),
@@ -175,10 +192,11 @@ Status Doorkeeper::check(std::uint64_t number, std::span<const std::byte> bytes)
   const Answer answer(bytes);
   if (!answer.is_ours)
     return environment_error("the peer runs another program, or another version of unisono");
-  const auto key = keys_.find(static_cast<Purpose>(answer.purpose));
+  const auto key = keys_.find(answer.key());
   if (key == keys_.end()) return environment_error("the peer does not have this job's secret");
   const auto own_nonce = server_nonce(number);
-  const Conversation said{own_nonce, answer.nonce, {answer.purpose, answer.protection}};
+  const Conversation said{
+      own_nonce, answer.nonce, {answer.purpose, answer.protection}, answer.key_number};
   if (!equal_in_constant_time(answer.proof, said.client_proof(key->second)))
     return environment_error("the peer does not have this job's secret");
   return {};
@@ -192,10 +210,16 @@ sys::Task<Result<Doorkeeper::Guest>> Doorkeeper::welcome(sys::Admitted admitted,
   sys::Stream& stream = *admitted.stream;
   const sys::Protection protection = wire_.on(stream.local_address(), stream.peer_address());
   const auto own_nonce = server_nonce(admitted.number);
-  const Conversation said{
-      own_nonce, answer.nonce, {answer.purpose, answer.protection, as_byte(protection)}};
-  const auto purpose = static_cast<Purpose>(answer.purpose);
-  const Key& key = keys_.at(purpose);  // check() has found it
+  const Conversation said{own_nonce,
+                          answer.nonce,
+                          {answer.purpose, answer.protection, as_byte(protection)},
+                          answer.key_number};
+  const auto [purpose, number] = answer.key();
+  const auto found = keys_.find({purpose, number});
+  // check() has found it, and its invitation may have ended since.
+  if (found == keys_.end())
+    co_return environment_error("the key that it has proved has ended meanwhile");
+  const Key key = found->second;
   WireWriter welcome;
   welcome.number(static_cast<std::uint8_t>(protection));
   welcome.raw(said.server_proof(key));
@@ -210,7 +234,7 @@ sys::Task<Result<Doorkeeper::Guest>> Doorkeeper::welcome(sys::Admitted admitted,
   session.wrap = said.derive(key, "unisono control wrap");
   auto channel = Channel::make(std::move(admitted.stream), session);
   if (!channel.ok()) co_return channel.take_error();
-  co_return Guest{purpose, std::move(*channel)};
+  co_return Guest{purpose, number, std::move(*channel)};
 }
 
 std::optional<Visitor> Doorkeeper::visit_of(const sys::Admitted& admitted) {
@@ -229,8 +253,9 @@ sys::Task<Status> Doorkeeper::direct(sys::Admitted admitted, Directions directio
                             directions.kind == Directions::Kind::enrol ? say_enrol : 0));
   told.number(is_next ? directions.rank : 0);
   if (is_next) told.raw(as_bytes_of(directions.address));
-  const Key proof = directions_proof(keys_.at(Purpose::enrolment), server_nonce(admitted.number),
-                                     asked_by(admitted.answer), told.bytes());
+  const Key proof =
+      directions_proof(keys_.at({Purpose::enrolment, 0}), server_nonce(admitted.number),
+                       asked_by(admitted.answer), told.bytes());
   told.raw(short_proof(proof));
   Status sent = co_await sys::write_all(*admitted.stream, told.bytes(), deadline_ns);
   co_return std::move(sent);
@@ -296,7 +321,8 @@ sys::Task<Result<Directions>> ask_for_directions(std::unique_ptr<sys::Stream> st
 
 sys::Task<Result<std::unique_ptr<Channel>>> prove_to_server(
     sys::World& world, std::unique_ptr<sys::Stream> stream, Purpose purpose, const Key& key,
-    const WireProtection& wire, std::int64_t deadline_ns, Refusal& refusal) {
+    const WireProtection& wire, std::int64_t deadline_ns, Refusal& refusal,
+    std::uint64_t key_number) {
   refusal = Refusal::dropped;
   std::array<std::byte, challenge_bytes> challenge;
   Status received = co_await sys::read_exactly(*stream, challenge, deadline_ns);
@@ -309,12 +335,16 @@ sys::Task<Result<std::unique_ptr<Channel>>> prove_to_server(
   Status random = world.fill_random(client_nonce);
   if (!random.ok()) co_return random.take_error();
   const sys::Protection protection = wire.on(stream->local_address(), stream->peer_address());
+  WireWriter which;
+  which.number(key_number);
   Conversation said{std::span(challenge).subspan(greeting.size()),
                     client_nonce,
-                    {static_cast<std::byte>(purpose), as_byte(protection)}};
+                    {static_cast<std::byte>(purpose), as_byte(protection)},
+                    which.bytes()};
   WireWriter answer;
   answer.raw(greeting);
   answer.raw(std::span(said.choices).first(2));
+  answer.raw(said.key_number);
   answer.raw(client_nonce);
   answer.raw(said.client_proof(key));
   Status sent = co_await sys::write_all(*stream, answer.bytes(), deadline_ns);

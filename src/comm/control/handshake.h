@@ -2,7 +2,7 @@
 // what follows is protected with.
 //
 //   server → client   magic, version, server's nonce
-//   client → server   magic, version, purpose, protection, client's nonce, client's proof
+//   client → server   magic, version, purpose, protection, key's number, client's nonce, proof
 //   server → client   protection, server's proof
 //
 // Each message has a fixed length, so no length is ever read from a stranger. The server's nonce
@@ -13,7 +13,8 @@
 // that it is another one.
 //
 // The server keeps nothing of a connection before the proof: nonces are derived from the
-// connection's number.
+// connection's number. A server that admits by several keys for one purpose knows the right one by
+// its number, which is no secret: that of an invitation, else 0.
 //
 // A visit is less than that: a rank that looks for its parent asks a rank above it who the next one
 // on its way is. Many visit one rank, so little is said, and the connection ends:
@@ -37,6 +38,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/key.h"
@@ -54,7 +56,7 @@ Key enrolment_key(std::string_view secret, std::string_view shared_key = {});
 Key link_key(const Key& job_key);
 
 inline constexpr std::size_t challenge_bytes = 4 + 12;
-inline constexpr std::size_t answer_bytes = 4 + 1 + 1 + 32 + 32;
+inline constexpr std::size_t answer_bytes = 4 + 1 + 1 + 8 + 32 + 32;
 inline constexpr std::size_t welcome_bytes = 1 + 32;
 inline constexpr std::size_t visit_bytes = 1 + 4 + 4 + 8;
 
@@ -86,10 +88,13 @@ class Doorkeeper final : public sys::Gate {
   Doorkeeper& operator=(const Doorkeeper&) = delete;
 
   // From now on who proves this key is let in.
-  void admit(Purpose purpose, const Key& key);
+  void admit(Purpose purpose, const Key& key, std::uint64_t number = 0);
+  // From now on who proves that key is refused as one who has no key is.
+  void forget(Purpose purpose, std::uint64_t number);
 
   struct Guest {
     Purpose purpose = Purpose::enrolment;
+    std::uint64_t number = 0;  // of the key that it has proved
     std::unique_ptr<Channel> channel;
   };
   // Proves the key to who has proved it. A misuse error if the two ends protect frames in different
@@ -117,7 +122,7 @@ class Doorkeeper final : public sys::Gate {
   const WireProtection wire_;
   const std::size_t most_waiting_;
   Key own_{};  // nobody else has it
-  std::map<Purpose, Key> keys_;
+  std::map<std::pair<Purpose, std::uint64_t>, Key> keys_;
 };
 
 // How a client's attempt ended.
@@ -129,7 +134,8 @@ enum class Refusal : std::uint8_t {
 };
 sys::Task<Result<std::unique_ptr<Channel>>> prove_to_server(
     sys::World& world, std::unique_ptr<sys::Stream> stream, Purpose purpose, const Key& key,
-    const WireProtection& wire, std::int64_t deadline_ns, Refusal& refusal);
+    const WireProtection& wire, std::int64_t deadline_ns, Refusal& refusal,
+    std::uint64_t key_number = 0);
 // The client's side of a visit; `key` is an enrolment's.
 sys::Task<Result<Directions>> ask_for_directions(std::unique_ptr<sys::Stream> stream,
                                                  Visitor visitor, const Key& key,

@@ -4,19 +4,44 @@
 
 #include "base/error.h"
 #include "comm/blame/inquiry.h"
+#include "comm/control/dial.h"
 #include "comm/control/directory.h"
 #include "comm/control/node.h"
-#include "sys/tcp_socket.h"
 
 namespace unisono::comm {
 namespace {
 
 constexpr std::int64_t ns_per_ms = 1'000'000;
-constexpr std::int64_t connect_timeout_ns = 10'000 * ns_per_ms;
 // Attempts to reach a rank whose listener is known to have been there; with doubling pauses from
 // 20 ms the last follows 620 ms after the first.
 constexpr int connect_attempts = 6;
-constexpr std::int64_t first_pause_ns = 20'000'000;
+constexpr std::int64_t first_pause_ns = 20 * ns_per_ms;
+
+class Linking final : public Persistence {
+ public:
+  Linking(int peer, const sys::Address& address) : peer_(peer), where_(address.text()) {}
+
+  // The peer answers when it is next inside a call, which may take as long as we may wait.
+  bool waits_for_proof() const override { return true; }
+  Result<std::int64_t> after(const Attempt& failed) override {
+    const std::int64_t pause_ns = first_pause_ns << failed_;
+    // Strangers may have taken the place, or the peer has not looked for a while: it is there, or
+    // else the next connection is refused.
+    if (failed.refusal != Refusal::dropped && ++failed_ == connect_attempts)
+      return peer_error(peer_, "cannot connect to rank ", peer_, " at ", where_, ": ",
+                        failed.why.message);
+    return pause_ns;
+  }
+  Error too_late(const std::string& why) const override {
+    return timeout_error(peer_, "rank ", peer_, " at ", where_,
+                         " did not accept a connection in time: ", why);
+  }
+
+ private:
+  const int peer_;
+  const std::string where_;
+  int failed_ = 0;
+};
 
 }  // namespace
 
@@ -140,44 +165,22 @@ sys::Task<Result<std::unique_ptr<Channel>>> ControlNode::connect_authenticated(
   // Both are ranks: one is this node's, the other the caller's.
   const Greeting greeting{job_, *Rank::among(rank_, world_size_), *Rank::among(peer, world_size_)};
   const std::vector<std::byte> payload = encode(greeting);
-  const Key key = link_key(job_key_);
-  const MessageKey no_key;
-  std::string why;
-  std::int64_t wait_ns = 0;
-  for (int failed = 0; failed < connect_attempts && world_.now_ns() < deadline_ns;) {
-    if (wait_ns > 0) {
-      sys::Wait pause(world_.scheduler(), std::min(deadline_ns, world_.now_ns() + wait_ns));
-      co_await pause;
-    }
-    wait_ns = first_pause_ns << failed;
-    ++failed;
-    const std::int64_t attempt_ns = std::min(deadline_ns, world_.now_ns() + connect_timeout_ns);
-    Result<std::unique_ptr<sys::Stream>> stream = co_await world_.connect(*address, attempt_ns);
-    if (!stream.ok() && sys::out_of_descriptors()) co_return own_limit(rank_, stream.error());
-    if (!stream.ok()) {
-      why = stream.error().message;
-      continue;
-    }
-    // The peer answers when it is next inside a call, which may take as long as we may wait.
-    Refusal refusal{};
-    Result<std::unique_ptr<Channel>> channel = co_await prove_to_server(
-        world_, std::move(*stream), Purpose::link, key, wire_, deadline_ns, refusal);
-    if (channel.ok()) {
-      Status sent = co_await (*channel)->write(FrameKind::greet, no_key, payload, deadline_ns);
-      if (sent.ok()) co_return std::move(*channel);
-      why = sent.error().message;
-      continue;
-    }
-    if (refusal == Refusal::disagree) co_return channel.take_error();
-    why = channel.error().message;
-    // Strangers may have taken the place, or this rank has not looked for a while: the peer is
-    // there, or else the next connection is refused.
-    if (refusal == Refusal::dropped) --failed;
+  const Destination where{*address, Purpose::link, link_key(job_key_), wire_};
+  Linking linking(peer, *address);
+  for (;;) {
+    auto channel = co_await dial(world_, where, rank_, linking, deadline_ns);
+    if (!channel.ok()) co_return channel.take_error();
+    const MessageKey no_key;
+    Status sent = co_await (*channel)->write(FrameKind::greet, no_key, payload, deadline_ns);
+    if (sent.ok()) co_return std::move(*channel);
+    // Another attempt that failed.
+    Attempt unheard;
+    unheard.fail(sent.error());
+    const auto pause_ns = linking.after(unheard);
+    if (!pause_ns.ok()) co_return pause_ns.error();
+    sys::Wait pause(world_.scheduler(), std::min(deadline_ns, world_.now_ns() + *pause_ns));
+    co_await pause;
   }
-  if (world_.now_ns() >= deadline_ns)
-    co_return timeout_error(peer, "rank ", peer, " at ", address->text(),
-                            " did not accept a connection in time: ", why);
-  co_return peer_error(peer, "cannot connect to rank ", peer, " at ", address->text(), ": ", why);
 }
 
 // Connecting is a task of its own: a group's failure ends the wait for a peer that does not answer.

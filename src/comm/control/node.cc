@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "base/try.h"
 #include "comm/control/control_group.h"
+#include "comm/control/dial.h"
 #include "comm/control/directory.h"
-#include "sys/tcp_socket.h"
 
 namespace unisono::comm {
 namespace {
@@ -15,20 +15,11 @@ namespace {
 constexpr std::int64_t second_ns = 1'000'000'000;
 // For what follows the proof, from who has the secret.
 constexpr std::int64_t first_frame_timeout_ns = 10 * second_ns;
-constexpr std::int64_t pause_ns = second_ns / 10;
 // Connections that have proved nothing; the oldest makes room for one more. Ranks that join spread
 // their coming (Joining::reach), and those that are dropped come again.
 constexpr std::size_t most_waiting = 256;
-// A descriptor may soon be free again.
-constexpr std::int64_t starved_after_ns = 2'000'000'000;
 
 }  // namespace
-
-Error own_limit(int rank, const Error& why) {
-  Error error = environment_error("rank ", rank, " cannot open more connections: ", why.message);
-  error.peer = rank;
-  return error;
-}
 
 ControlNode::ControlNode(sys::World& world, int rank, int world_size, const WireProtection& wire)
     : world_(world),
@@ -74,7 +65,7 @@ void ControlNode::accept_if_ready() {
   if (doorkeeper_ == nullptr || (job_ == 0 && !enrolments_)) return;
   if (job_ != 0) doorkeeper_->admit(Purpose::link, link_key(job_key_));
   if (std::exchange(is_accepting_, true)) return;
-  tasks_.spawn(accept_loop());
+  tasks_.spawn(sys::admit_all(world_, *listener_, *doorkeeper_, *this));
 }
 
 void ControlNode::set_address(int peer, const std::string& address) {
@@ -95,30 +86,16 @@ void ControlNode::seek(int peer) {
   if (directory_ && !addresses_.contains(peer)) directory_->seek_address(peer);
 }
 
-sys::Task<void> ControlNode::accept_loop() {
-  for (;;) {
-    Result<sys::Admitted> admitted = co_await listener_->admit(*doorkeeper_, sys::no_deadline_ns);
-    if (admitted.ok()) {
-      starving_since_ns_ = 0;
-      starved_.reset();
-      tasks_.spawn(serve(std::move(*admitted)));
-      continue;
-    }
-    starve(admitted.error());
-    sys::Wait pause(world_.scheduler(), world_.now_ns() + pause_ns);
-    co_await pause;
-  }
-}
+void ControlNode::on_admitted(sys::Admitted admitted) { tasks_.spawn(serve(std::move(admitted))); }
 
-// Logged once; calls that wait for a peer here fail with it after a while.
-void ControlNode::starve(const Error& why) {
-  if (starving_since_ns_ == 0) {
-    starving_since_ns_ = world_.now_ns();
-    log(LogLevel::warn, why.message);
+// Calls that wait for a peer here fail with it.
+void ControlNode::on_starved(const Error* why) {
+  if (why == nullptr) {
+    starved_.reset();
+  } else if (!starved_) {
+    starved_ = own_limit(rank_, *why);
+    changed_.notify_all();
   }
-  if (starved_ || world_.now_ns() - starving_since_ns_ < starved_after_ns) return;
-  starved_ = own_limit(rank_, why);
-  changed_.notify_all();
 }
 
 sys::Task<void> ControlNode::serve(sys::Admitted admitted) {

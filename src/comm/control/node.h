@@ -20,6 +20,7 @@
 #include "comm/control/channel.h"
 #include "comm/control/handshake.h"
 #include "comm/control/messages.h"
+#include "sys/accepting.h"
 #include "sys/world.h"
 
 namespace unisono::comm {
@@ -50,7 +51,7 @@ class GroupListener {
 
 class Directory;
 
-class ControlNode {
+class ControlNode final : sys::Admissions {
  public:
   ControlNode(sys::World& world, int rank, int world_size, const WireProtection& wire);
   ~ControlNode();
@@ -193,8 +194,8 @@ class ControlNode {
   using MailKey = std::pair<MessageKey, int>;  // the int: from which rank
 
   void accept_if_ready();
-  sys::Task<void> accept_loop();
-  void starve(const Error& why);
+  void on_admitted(sys::Admitted admitted) override;
+  void on_starved(const Error* why) override;
   sys::Task<void> serve(sys::Admitted admitted);
   sys::Task<Status> serve_checked(sys::Admitted admitted);
   sys::Task<Result<Frame>> read_first(const Doorkeeper::Guest& guest, std::int64_t deadline_ns);
@@ -235,8 +236,7 @@ class ControlNode {
   bool is_enrolment_over_ = false;
   bool is_accepting_ = false;
   bool has_said_bye_ = false;
-  std::optional<Error> starved_;        // connections cannot be accepted, and so none be waited for
-  std::int64_t starving_since_ns_ = 0;  // 0: it does not
+  std::optional<Error> starved_;  // connections cannot be accepted, and so none be waited for
 
   std::map<int, std::string> addresses_;  // that this rank has had a use for
   std::unique_ptr<Directory> directory_;
@@ -267,8 +267,5 @@ class ControlNode {
   sys::WaitQueue changed_;
   sys::TaskScope tasks_;  // last: its tasks use everything above
 };
-
-// A limit of this process, not the peer, is why there is no connection; names this rank to all.
-Error own_limit(int rank, const Error& why);
 
 }  // namespace unisono::comm

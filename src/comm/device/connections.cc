@@ -1,8 +1,6 @@
 #include "comm/device/connections.h"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "base/error.h"
 #include "base/settings.h"
@@ -27,29 +25,22 @@ DeviceConnections::DeviceConnections(std::shared_ptr<Job> job, ControlGroup& gro
     : job_(std::move(job)),
       identity_(identity),
       members_(group.members()),
-      world_ranks_(members_->ranks()) {}
+      world_ranks_(members_->ranks()),
+      mappings_([this] { return is_busy(); }) {}
 
-DeviceConnections::~DeviceConnections() {
-  close();
-  if (order_) order_->remove(launched_);
-  if (engine_ == nullptr) return;
-  const sys::cuda::Current current(device());
-  if (launched_.captured != nullptr) device().driver().event_destroy(launched_.captured);
-  for (sys::cuda::EventHandle* event : events_)
-    if (event != nullptr) device().driver().event_destroy(event);
-}
+DeviceConnections::~DeviceConnections() { close(); }
 
 Result<std::unique_ptr<DeviceConnections>> DeviceConnections::make(
     std::shared_ptr<Job> job, ControlGroup& group, Identity identity, int ordinal,
     const topo::Placement& placement) {
   std::unique_ptr<DeviceConnections> made(new DeviceConnections(std::move(job), group, identity));
-  UNISONO_TRY(made->agree(group, made->open(ordinal)));
+  UNISONO_TRY(made->agree(group, made->open_device(ordinal)));
   UNISONO_TRY(made->reach_all(group, placement));
   UNISONO_TRY(made->make_registrations());
   return made;
 }
 
-Status DeviceConnections::open(int ordinal) {
+Status DeviceConnections::open_device(int ordinal) {
   // What may be refused without the device comes first: its events are made last.
   UNISONO_ASSIGN(path_table_, engine::gpu::PathTable::from_settings(job_->settings()));
   UNISONO_ASSIGN(ll128_use_, engine::gpu::ll128_use_from_settings(job_->settings()));
@@ -61,16 +52,7 @@ Status DeviceConnections::open(int ordinal) {
   if (on_this_host > 1 || world_ranks_.size() == 1) {
     UNISONO_ASSIGN(transport_, job_->nvlink(device));
   }
-  const sys::cuda::Current current(*device);
-  const auto make_event = [&](sys::cuda::EventHandle*& event) {
-    return device->check(device->driver().event_create(&event, sys::cuda::event_without_timing),
-                         "making an event");
-  };
-  UNISONO_TRY(make_event(launched_.captured));
-  for (sys::cuda::EventHandle*& event : events_) UNISONO_TRY(make_event(event));
-  launched_.last = events_[0];
-  if (engine_->stamp_board_address() == 0) return {};
-  UNISONO_ASSIGN(stamps_, KernelStamps::make(*engine_, job_->sys_world().now_ns()));
+  UNISONO_ASSIGN(launches_, DeviceLaunches::make(*engine_, mappings_, job_->sys_world()));
   return {};
 }
 
@@ -80,6 +62,11 @@ transport::ConnectionKey DeviceConnections::key_of(std::uint32_t channel) const 
       generation_ == 0 ? identity_.communicator
                        : child_communicator(identity_.communicator, generation_, no_color);
   return {communicator, identity_.epoch, channel};
+}
+
+transport::ConnectionKey DeviceConnections::key_of(const Link& wanted) const {
+  return key_of(first_channel + static_cast<std::uint32_t>(wanted.channel) * protocol_count +
+                static_cast<std::uint32_t>(wanted.protocol));
 }
 
 Status DeviceConnections::make_registrations() {
@@ -99,18 +86,16 @@ Status DeviceConnections::make_registrations() {
                                               .geometry = transport::nvlink::Mail::geometry()}));
     mails[peer] = std::make_unique<transport::nvlink::Mail>(std::move(connection));
   }
-  registrations_ = std::make_unique<transport::nvlink::Registrations>(engine_->shared_device(),
-                                                                      std::move(mails));
+  mappings_.start(std::make_unique<transport::nvlink::Registrations>(engine_->shared_device(),
+                                                                     std::move(mails)));
   return {};
 }
 
 Status DeviceConnections::make_entry(const Link& wanted) {
   const int world_rank = world_ranks_[static_cast<std::size_t>(wanted.peer)];
-  const auto channel = first_channel + static_cast<std::uint32_t>(wanted.channel) * protocol_count +
-                       static_cast<std::uint32_t>(wanted.protocol);
   UNISONO_ASSIGN(const std::string address, job_->address_on_host(world_rank));
   UNISONO_ASSIGN(auto connection,
-                 transport_->connect({.key = key_of(channel),
+                 transport_->connect({.key = key_of(wanted),
                                       .ranks = static_cast<int>(world_ranks_.size()),
                                       .self = identity_.rank,
                                       .peer = wanted.peer,
@@ -140,7 +125,16 @@ Result<transport::Connection*> DeviceConnections::link(const Link& wanted) {
   return entry.connection.get();
 }
 
-Status DeviceConnections::progress() { return transport_->progress(); }
+Result<std::optional<device::Link>> DeviceConnections::interpreter_link(const Link& wanted) {
+  if (!rings_ || !is_ring_peer_[static_cast<std::size_t>(wanted.peer)])
+    return Resources::interpreter_link(wanted);
+  return rings_->find(key_of(wanted), wanted.peer, wanted.channel);
+}
+
+Status DeviceConnections::progress() {
+  if (rings_) UNISONO_TRY(rings_->progress());
+  return transport_ != nullptr ? transport_->progress() : Status();
+}
 
 Result<sys::cuda::DeviceAddress> DeviceConnections::scratch(std::size_t bytes) {
   if (scratch_.empty() || scratch_.back().bytes() < bytes) {
@@ -152,68 +146,15 @@ Result<sys::cuda::DeviceAddress> DeviceConnections::scratch(std::size_t bytes) {
   return scratch_.back().address();
 }
 
-void DeviceConnections::find_peer_mappings(const void* data, std::size_t bytes,
-                                           std::span<sys::cuda::DeviceAddress> by_rank,
-                                           bool is_captured) {
-  const auto address = reinterpret_cast<sys::cuda::DeviceAddress>(data);
-  std::unique_lock lock(registrations_mutex_, std::defer_lock);
-  if (is_captured)
-    lock.lock();
-  else if (!lock.try_lock())
-    return;
-  if (!registrations_) return;
-  registrations_->find(address, bytes, by_rank);
-  if (!is_captured) return;
-  wait_for_answers();
-  registrations_->find(address, bytes, by_rank);
-}
-
-// What is found then holds in all replays. A rank that has not answered in time is waited for no
-// more until it has.
-void DeviceConnections::wait_for_answers() {
-  const std::int64_t until_ns = transport::now_ns() + engine::gpu::patience_in_captures_ns;
-  for (;; std::this_thread::sleep_for(std::chrono::microseconds(100))) {
-    registrations_->advance(false);
-    if (registrations_->all_have_answered()) {
-      waits_for_answers_ = true;
-      return;
-    }
-    if (!waits_for_answers_ || transport::now_ns() >= until_ns) break;
-  }
-  waits_for_answers_ = false;
-}
-
-void DeviceConnections::share_memory() {
-  const std::unique_lock lock(registrations_mutex_, std::try_to_lock);
-  if (lock && registrations_) registrations_->advance(!is_busy());
-}
-
-void DeviceConnections::share_new_memory() {
-  const std::unique_lock lock(registrations_mutex_, std::try_to_lock);
-  if (lock && registrations_ && registrations_->has_news()) registrations_->advance(!is_busy());
-}
-
 Status DeviceConnections::register_memory(const void* data, std::size_t bytes,
                                           std::int64_t patience_ns) {
   UNISONO_TRY(check_buffer("memory to be registered", data, identity_.rank));
-  const auto address = reinterpret_cast<sys::cuda::DeviceAddress>(data);
-  const std::int64_t until_ns = transport::now_ns() + patience_ns;
-  for (bool is_known = false;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
-    const std::lock_guard lock(registrations_mutex_);
-    if (!registrations_) return {};
-    if (!is_known && !registrations_->add(address, bytes))
-      return environment_error("device memory of ", bytes, " bytes on rank ", identity_.rank,
-                               " cannot be shared with other processes; allocate it by cudaMalloc, "
-                               "ncclMemAlloc or unisono.torch.MemPool");
-    is_known = true;
-    registrations_->advance(!is_busy());
-    if (registrations_->all_have_answered() || transport::now_ns() >= until_ns) return {};
-  }
+  return mappings_.add(data, bytes, identity_.rank, patience_ns);
 }
 
-Status DeviceConnections::check_stream(void* stream) const {
+Status DeviceConnections::check_stream(void* stream, bool is_staged) const {
   auto* handle = static_cast<sys::cuda::StreamHandle*>(stream);
-  if (is_staged()) {
+  if (is_staged) {
     const sys::cuda::Current current(device());
     int capturing = 0;
     UNISONO_TRY(device().check(device().driver().stream_is_capturing(handle, &capturing),
@@ -250,7 +191,7 @@ Status DeviceConnections::check_buffer(std::string_view which, const void* data,
 Status DeviceConnections::copy_to_peer(sys::cuda::StreamHandle* stream,
                                        sys::cuda::DeviceAddress target, const void* data,
                                        std::size_t bytes) const {
-  UNISONO_TRY(check_stream(stream));
+  UNISONO_TRY(check_stream(stream, is_staged()));
   const sys::cuda::Current current(device());
   return device().check(
       device().driver().copy_async(target, sys::cuda::address_of(data), bytes, stream),
@@ -265,10 +206,16 @@ Status DeviceConnections::failure() const {
 void DeviceConnections::look(std::int64_t now_ns) {
   engine_->copy_links().look(now_ns);
   if (signals_ != nullptr) signals_->look(now_ns);
-  if (stamps_) stamps_->look(now_ns);
+  if (KernelStamps* const stamps = launches_->stamps()) stamps->look(now_ns);
 }
 
 Status DeviceConnections::check_peers() {
+  if (rings_) {
+    // A peer that has left may have done its part of the call.
+    Status lost = rings_->failure();
+    if (!lost.ok() && (lost.error().reason != FailureReason::left || !long_waits().empty()))
+      return lost;
+  }
   if (entries_.empty()) return {};
   next_checked_ = (next_checked_ + 1) % entries_.size();
   const auto entry = std::next(entries_.begin(), static_cast<std::ptrdiff_t>(next_checked_));

@@ -17,8 +17,9 @@
 #include <vector>
 
 #include "comm/control/members.h"
-#include "comm/device/kernel_stamps.h"
-#include "comm/device/launch_order.h"
+#include "comm/device/device_launches.h"
+#include "comm/device/mappings.h"
+#include "comm/device/ring_links.h"
 #include "comm/device/signals.h"
 #include "comm/job/job.h"
 #include "comm/join/bootstrap.h"
@@ -56,6 +57,9 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   // Whether, although they are staged, all devices of each node access each other's memory, and
   // there are nodes of several; on all ranks alike.
   bool is_mixed() const { return is_mixed_; }
+  // Whether, although they are staged, kernels run collectives, over ring links to some ranks; on
+  // all ranks alike.
+  bool has_rings() const { return rings_ != nullptr; }
   // Why, in a sentence; empty where they are not.
   const std::string& why_staged() const { return why_staged_; }
   // That every rank's device runs at once.
@@ -63,36 +67,24 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   // The SMs that a call may take so that all ranks that share a device fit on it. 0: no limit.
   int most_sms() const { return most_sms_; }
   Result<transport::Connection*> link(const Link& wanted) override;
+  Result<std::optional<device::Link>> interpreter_link(const Link& wanted) override;
   Status progress() override;
   Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override;
   void find_peer_mappings(const void* data, std::size_t bytes,
-                          std::span<sys::cuda::DeviceAddress> by_rank) override {
-    find_peer_mappings(data, bytes, by_rank, capture_ != 0);
+                          std::span<sys::cuda::DeviceAddress> by_rank, bool is_captured) override {
+    mappings_.find(data, bytes, by_rank, is_captured);
   }
-  void find_peer_mappings_to_capture(const void* data, std::size_t bytes,
-                                     std::span<sys::cuda::DeviceAddress> by_rank) override {
-    find_peer_mappings(data, bytes, by_rank, true);
+  Result<engine::gpu::OpenLaunch> open(sys::cuda::StreamHandle* stream) override {
+    return launches_->open(stream);
   }
-  Status before_launch(sys::cuda::StreamHandle* stream) override;
-  Status after_launch(sys::cuda::StreamHandle* stream) override;
-  Status make_room(sys::cuda::StreamHandle* stream, int blocks) override;
-  void end_launch() override;
-  device::Stamp stamp() override { return stamp_; }
-  std::uint64_t launch_key() const override {
-    return key_of(capture_ != 0 ? captured_launches_ : last_launch_.number + 1, capture_ != 0);
-  }
-  void fall_back(trace::Fallback why, const trace::ChosenPath& instead) override {
-    last_launch_.fallback = why;
-    last_launch_.instead = instead;
-  }
-  void complete_fallbacks(std::vector<trace::Entry>& entries) const override;
 
-  // Misuse if the stream is of another device, or is captured where that cannot be. Any thread.
-  Status check_stream(void* stream) const;
+  // Misuse if the stream is of another device, or is captured though the call is staged. Any
+  // thread.
+  Status check_stream(void* stream, bool is_staged) const;
   // Misuse if it is not memory that kernels on the device may use. Any thread.
   Status check_buffer(std::string_view which, const void* data, int rank) const;
 
-  void share_memory() override;
+  void share_memory() override { mappings_.exchange(); }
   // Makes memory known to the others before it is first used, and waits until they have mapped it,
   // `patience_ns` at most. Misuse if it is not memory of the device; an environment error if the
   // driver cannot share it. Any thread.
@@ -103,11 +95,14 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
                       const void* data, std::size_t bytes) const;
 
   // Null: kernels stamp nothing. Any thread.
-  KernelStamps* stamps() const { return stamps_.get(); }
-  bool is_busy() const override;
-  Launch last_launch() const override { return last_launch_; }
-  std::uint64_t ended_launches() override;
-  Status check_device() const override;
+  KernelStamps* stamps() const { return launches_->stamps(); }
+  bool is_busy() const override { return launches_->is_busy(); }
+  Launch last_launch() const override { return launches_->last(); }
+  std::uint64_t ended_launches() override { return launches_->ended(); }
+  void complete_fallbacks(std::vector<trace::Entry>& entries) const override {
+    launches_->complete_fallbacks(entries);
+  }
+  Status check_device() const override { return launches_->check_device(); }
   Status failure() const override;
   std::vector<trace::Waiting> long_waits() const override { return engine_->long_waits(); }
   // Signals, which outlive this, if there are any: their waits on streams are looked after here.
@@ -136,7 +131,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   using Key = std::tuple<int, int, Protocol>;  // peer, channel
 
   DeviceConnections(std::shared_ptr<Job> job, ControlGroup& group, Identity identity);
-  Status open(int ordinal);
+  Status open_device(int ordinal);
   // Every rank's word on whether it can go on, to every rank.
   Status agree(ControlGroup& group, const Status& mine) const;
   // What the first rank that has one gives as its reason, empty where none does; on all ranks
@@ -153,17 +148,7 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   Status make_entry(const Link& wanted);
   Status make_registrations();
   transport::ConnectionKey key_of(std::uint32_t channel) const;
-  // Launches on streams and those into graphs count apart.
-  static std::uint64_t key_of(std::uint64_t launch, bool is_captured) {
-    return launch << 1 | (is_captured ? 1U : 0U);
-  }
-  void collect_fallbacks() const;
-  void find_peer_mappings(const void* data, std::size_t bytes,
-                          std::span<sys::cuda::DeviceAddress> by_rank, bool is_captured);
-  // After a call: only one on memory that was not known takes the time.
-  void share_new_memory();
-  // In a capture, until all ranks have said where they reach what they were told of.
-  void wait_for_answers();
+  transport::ConnectionKey key_of(const Link& wanted) const;
 
   std::shared_ptr<Job> job_;
   Identity identity_;
@@ -179,6 +164,8 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   int most_sms_ = 0;
   std::string why_staged_;
   bool is_mixed_ = false;
+  std::unique_ptr<RingLinks> rings_;
+  std::vector<bool> is_ring_peer_;  // by rank
   transport::Transport* transport_ = nullptr;
   // Guards the list against report() and abort() from other threads.
   mutable std::mutex mutex_;
@@ -186,39 +173,12 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   bool aborted_ = false;
   transport::Fault fault_;
   std::size_t next_checked_ = 0;
-  // Null where memory is not shared. Its lock is held for milliseconds when memory is mapped: calls
-  // do not wait for it, and go through slots.
-  mutable std::mutex registrations_mutex_;
-  std::unique_ptr<transport::nvlink::Registrations> registrations_;
-  bool waits_for_answers_ = true;
   // What was given before is kept until the end: calls may still use it, and freeing waits for all
   // that runs on the device, which may wait for this rank.
   std::vector<sys::cuda::Memory> scratch_;
-  std::shared_ptr<LaunchOrder> order_;
-  // Its last event is recorded after each call, so that one on another stream follows it.
-  LaunchOrder::Launched launched_;
-  // Events of the latest launches, by number: `launched_.last` is one of them.
-  static constexpr std::size_t most_events = 32;
-  std::array<sys::cuda::EventHandle*, most_events> events_{};
-  Launch last_launch_;
-  std::uint64_t captured_launches_ = 0;
-  // Keys of launches whose kernels told of a fallback: the engine has the latest alone.
-  static constexpr std::size_t most_fallbacks = 16'384;
-  mutable std::mutex fallbacks_mutex_;
-  mutable std::set<std::uint64_t> fallbacks_;
-  mutable std::vector<std::uint64_t> told_fallbacks_;  // by the engine, at the last look
-  std::unique_ptr<KernelStamps> stamps_;
-  device::Stamp stamp_{};  // of the call that is put on its stream now
-  std::uint64_t ended_launches_ = 0;
-  // State of the call that is being put on its stream.
-  std::unique_lock<std::mutex> order_lock_;
-  std::optional<sys::cuda::Current> current_;
-  unsigned long long capture_ = 0;
-  int blocks_ = 0;
   int index_on_device_ = 0;
-  sys::cuda::StreamHandle* last_stream_ = nullptr;
-  std::atomic<bool> has_launched_{false};
-  bool is_in_graphs_ = false;
+  Mappings mappings_;
+  std::unique_ptr<DeviceLaunches> launches_;
 };
 
 }  // namespace unisono::comm

@@ -63,8 +63,8 @@ Result<std::unique_ptr<Plans>> DevicePath::staged_plans(bool is_mixed) {
     UNISONO_ASSIGN(auto on_host, host_.make_execution(made, host_.connections()));
     return staging_->stage(made.header, rank_, made.in_place, std::move(on_host));
   };
-  return std::make_unique<Plans>(std::move(selection), rank_, engine::limits().operations,
-                                 host_.usable_slots(), make);
+  return std::make_unique<Plans>(std::move(selection), is_mixed ? Place::mixed : Place::staged,
+                                 rank_, engine::limits().operations, host_.usable_slots(), make);
 }
 
 Result<std::unique_ptr<Plans>> DevicePath::plans_of_kernels() {
@@ -77,8 +77,22 @@ Result<std::unique_ptr<Plans>> DevicePath::plans_of_kernels() {
     return engine::gpu::make_execution(made.header, made.program, made.exchange(), resources,
                                        made.in_place);
   };
-  return std::make_unique<Plans>(std::move(selection), rank_, engine::gpu::limits().operations,
-                                 engine.options().slots, make);
+  return std::make_unique<Plans>(std::move(selection), Place::device, rank_,
+                                 engine::gpu::limits().operations, engine.options().slots, make);
+}
+
+Result<std::unique_ptr<Plans>> DevicePath::plans_of_rings() {
+  const engine::gpu::Engine& engine = connections_->engine();
+  UNISONO_ASSIGN(Selection selection,
+                 host_.make_selection(
+                     host_.plans()->placement(),
+                     ring_model(engine.options(), connections_->thread_blocks(), engine.paths())));
+  const auto make = [&resources = *connections_](const Plans::Program& made) {
+    return engine::gpu::make_execution(made.header, made.program, nullptr, resources,
+                                       made.in_place);
+  };
+  return std::make_unique<Plans>(std::move(selection), Place::device, rank_,
+                                 engine::gpu::limits().operations, engine.options().slots, make);
 }
 
 std::unique_ptr<Plans> DevicePath::plans_of_copy_engines() {
@@ -87,13 +101,15 @@ std::unique_ptr<Plans> DevicePath::plans_of_copy_engines() {
     return engine::gpu::make_copies(made.header, made.program, made.exchange().get(), resources);
   };
   return std::make_unique<Plans>(
-      Selection(topo::Placement::single_node(ranks_), copy_model(copies)), rank_,
-      engine::gpu::copy_limits().operations, copies.slots, make);
+      Selection(topo::Placement::single_node(ranks_), copy_model(copies)), Place::copy_engines,
+      rank_, engine::gpu::copy_limits().operations, copies.slots, make);
 }
 
 Status DevicePath::make_plans(std::span<const Registered> registered) {
   if (connections_->is_staged()) staging_ = std::make_unique<Staging>(*connections_);
-  UNISONO_ASSIGN(auto made, staging_ ? staged_plans(connections_->is_mixed()) : plans_of_kernels());
+  UNISONO_ASSIGN(auto made, connections_->has_rings() ? plans_of_rings()
+                            : staging_                ? staged_plans(connections_->is_mixed())
+                                                      : plans_of_kernels());
   for (const Registered& plan : registered) {
     if (!made->can_run(plan)) {
       made->refuse(plan);
@@ -105,7 +121,7 @@ Status DevicePath::make_plans(std::span<const Registered> registered) {
   plans_ = std::move(made);
   if (!staging_) {
     no_sms_plans_ = plans_of_copy_engines();
-  } else if (connections_->is_mixed()) {
+  } else if (connections_->is_mixed() || connections_->has_rings()) {
     UNISONO_ASSIGN(no_sms_plans_, staged_plans(/*is_mixed=*/false));
   }
   return {};
@@ -118,7 +134,8 @@ void DevicePath::settle(CallOptions& options) const {
 
 Result<Plans*> DevicePath::plans_for(Collective collective, CallOptions& options) const {
   settle(options);
-  if (connections_->is_staged() && !connections_->is_mixed()) options.max_sms = 0;  // it takes none
+  if (connections_->is_staged() && !connections_->is_mixed() && !connections_->has_rings())
+    options.max_sms = 0;  // it takes none
   if (options.policy != Policy::zero_sm) return plans_.get();
   if (is_reduction(collective))
     return misuse("policy zero_sm cannot run ", name(collective), " (on rank ", rank_,
@@ -129,8 +146,13 @@ Result<Plans*> DevicePath::plans_for(Collective collective, CallOptions& options
   return no_sms_plans_ ? no_sms_plans_.get() : plans_.get();
 }
 
+bool DevicePath::is_staged(const CallOptions& options) const {
+  if (!connections_->has_rings()) return connections_->is_staged();
+  return options.policy.value_or(*job_->call_defaults().policy) == Policy::zero_sm;
+}
+
 Status DevicePath::check(const CallView& call) const {
-  UNISONO_TRY(connections_->check_stream(*call.options.stream));
+  UNISONO_TRY(connections_->check_stream(*call.options.stream, is_staged(call.options)));
   UNISONO_TRY(connections_->check_buffer("input", call.input, rank_));
   if (call.output == call.input) return {};
   return connections_->check_buffer("output", call.output, rank_);
@@ -138,7 +160,7 @@ Status DevicePath::check(const CallView& call) const {
 
 Status DevicePath::prepare(std::span<const Message> messages, const CallOptions& options,
                            Task& task) {
-  UNISONO_TRY(connections_->check_stream(*options.stream));
+  UNISONO_TRY(connections_->check_stream(*options.stream, connections_->is_staged()));
   std::uint64_t bytes = 0;
   for (const Message& message : messages) {
     const void* data = message.is_send ? message.send_data : message.recv_data;
@@ -161,10 +183,8 @@ Status DevicePath::prepare(std::span<const Message> messages, const CallOptions&
   task.execution = task.owned.get();
   task.in_order = true;
   task.entry.bytes = bytes;
-  task.entry.collective = Collective::point_to_point;
-  task.entry.type = DataType::uint8;
   task.entry.path = task.execution->path(task.arguments);
-  task.entry.set_plan("messages");
+  task.set_messages("messages");
   return {};
 }
 

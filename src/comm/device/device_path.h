@@ -49,9 +49,13 @@ class DevicePath final : public CallPath {
   Result<std::unique_ptr<Plans>> staged_plans(bool is_mixed);
   std::optional<algorithm::RankPhases> phases_of(const algorithm::Entry& entry,
                                                  const algorithm::Request& request) const;
+  // By kernels, over ring links to some ranks.
+  Result<std::unique_ptr<Plans>> plans_of_rings();
   std::unique_ptr<Plans> plans_of_copy_engines();
   // Fills in what the communicator's say; with no more SMs than ranks that share a device have.
   void settle(CallOptions& options) const;
+  // Whether a collective with these options goes through host memory.
+  bool is_staged(const CallOptions& options) const;
 
   std::shared_ptr<Job> job_;
   HostPath& host_;
@@ -59,7 +63,7 @@ class DevicePath final : public CallPath {
   int ranks_;
   std::unique_ptr<DeviceConnections> connections_;
   std::unique_ptr<Staging> staging_;     // where devices do not reach each other
-  std::unique_ptr<Plans> plans_;         // by kernels, staged, or mixed
+  std::unique_ptr<Plans> plans_;         // by kernels, mixed, or staged
   std::unique_ptr<Plans> no_sms_plans_;  // by copy engines, or staged
 };
 

@@ -72,6 +72,8 @@ Status DeviceConnections::reach_all(ControlGroup& group, const topo::Placement& 
   writer.number(table_hash);
   writer.number(zero_copy_min_bytes);
   writer.number(static_cast<std::uint8_t>(ll128_use_));
+  const bool wants_rings = job_->settings().boolean(Setting::gpu_ring_links);
+  writer.number(static_cast<std::uint8_t>(wants_rings ? 1 : 0));
   UNISONO_ASSIGN(const Gathered all,
                  group.all_gather(writer.bytes(), job_->bootstrap_timeout_ns()));
   std::string reason;
@@ -102,6 +104,8 @@ Status DeviceConnections::reach_all(ControlGroup& group, const topo::Placement& 
                            reader.number<std::uint64_t>(), zero_copy_min_bytes));
     UNISONO_TRY(check_same(rank, "its UNISONO_GPU_LL128", reader.number<std::uint8_t>(),
                            static_cast<std::uint8_t>(ll128_use_)));
+    UNISONO_TRY(check_same(rank, "its UNISONO_GPU_RING_LINKS", reader.number<std::uint8_t>(),
+                           wants_rings ? 1 : 0));
     const auto tell = [&](const auto&... why) {
       if (reason.empty()) reason = str(why...);
       if (reason_on_node.empty() && placement.same_node(rank, identity_.rank))
@@ -136,9 +140,9 @@ Status DeviceConnections::reach_all(ControlGroup& group, const topo::Placement& 
     UNISONO_TRY(engine_->share_device());
   }
   UNISONO_TRY(agree_on_ll128(group, why_no_ll128));
-  order_ = LaunchOrder::of(device().ordinal(), index_on_device_);
-  order_->add(launched_);
-  return settle(group, placement, reason, reason_on_node);
+  UNISONO_TRY(settle(group, placement, reason, reason_on_node));
+  launches_->begin(LaunchOrder::of(device().ordinal(), index_on_device_), rings_.get());
+  return {};
 }
 
 Status DeviceConnections::agree_on_ll128(ControlGroup& group, const std::string& why_not) const {
@@ -167,12 +171,28 @@ Status DeviceConnections::settle(ControlGroup& group, const topo::Placement& pla
   UNISONO_ASSIGN(const auto first_on_node, first_reason(group, reason_on_node));
   is_mixed_ =
       first_on_node.second.empty() && placement.nodes() > 1 && placement.max_ranks_on_a_node() > 1;
-  why_staged_ =
-      str("Calls on CUDA streams are staged through host memory",
-          is_mixed_ ? " between nodes, and inside them where their plan has no phase there" : "",
-          ", which is slow: ", because);
+  if (job_->settings().boolean(Setting::gpu_ring_links)) {
+    engine_->use_rings();
+    const engine::gpu::Options& options = engine_->options();
+    rings_ = std::make_unique<RingLinks>(
+        job_, engine_->shared_device(), identity_.rank, world_ranks_,
+        transport::ring::Geometry{.slots = options.slots, .slot_bytes = options.slot_bytes});
+    for (int rank = 0; rank < placement.ranks(); ++rank)
+      is_ring_peer_.push_back(!is_mixed_ || !placement.same_node(rank, identity_.rank));
+  }
+  if (rings_)
+    why_staged_ =
+        str("Kernels run collectives over ring links, and messages on CUDA streams are "
+            "staged through host memory: ",
+            because);
+  else
+    why_staged_ =
+        str("Calls on CUDA streams are staged through host memory",
+            is_mixed_ ? " between nodes, and inside them where their plan has no phase there" : "",
+            ", which is slow: ", because);
   static std::atomic<bool> is_told{false};
-  if (identity_.rank == 0 && !is_told.exchange(true)) log(LogLevel::warn, why_staged_);
+  if (identity_.rank == 0 && !is_told.exchange(true))
+    log(rings_ ? LogLevel::info : LogLevel::warn, why_staged_);
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/fast_clock.h"
 #include "base/try.h"
+#include "sys/shared_memory.h"
 
 namespace unisono::comm {
 namespace {
@@ -20,6 +21,10 @@ constexpr std::int64_t patience_at_end_ns = 1'000'000'000;
 // The language orders accesses to an atomic through one address, and ranks that are threads of a
 // process each map the counters. This one orders them: signals of this process.
 std::atomic<std::uint64_t> signals_here{0};
+
+std::size_t bytes_of(std::size_t neighbours) {
+  return neighbours * neighbours * signals_of_a_pair * word_bytes;
+}
 
 // What a stream stores of its wait.
 enum WaitState : std::uint64_t { not_reached = 0, waiting = 1, over = 2 };
@@ -38,9 +43,10 @@ struct Signals::StreamWait {
   }
 };
 
-Signals::Signals(std::string name, int rank, std::vector<int> neighbours, int ranks,
-                 sys::SharedMemory memory)
-    : name_(std::move(name)),
+Signals::Signals(sys::World& world, std::string name, int rank, std::vector<int> neighbours,
+                 int ranks, std::shared_ptr<std::byte> memory)
+    : world_(world),
+      name_(std::move(name)),
       rank_(rank),
       neighbours_(std::move(neighbours)),
       places_(static_cast<std::size_t>(ranks), -1),
@@ -51,22 +57,18 @@ Signals::Signals(std::string name, int rank, std::vector<int> neighbours, int ra
     places_[static_cast<std::size_t>(neighbours_[i])] = static_cast<int>(i);
 }
 
-Result<std::unique_ptr<Signals>> Signals::open(const std::string& name, int rank,
+Result<std::unique_ptr<Signals>> Signals::open(sys::World& world, const std::string& name, int rank,
                                                std::vector<int> neighbours, int ranks) {
-  const std::string object = str(sys::handshake_prefix, "signals-", name);
-  const std::size_t row_bytes = neighbours.size() * signals_of_a_pair * word_bytes;
-  const std::size_t bytes = neighbours.size() * row_bytes;
-  UNISONO_ASSIGN(auto memory, sys::SharedMemory::open_for_handshake(object, bytes, 0));
-  std::unique_ptr<Signals> made(
-      new Signals(object, rank, std::move(neighbours), ranks, std::move(memory)));
-  // Others store into the own row, and only into rows whose owners are there.
-  const auto own = static_cast<std::size_t>(made->places_[static_cast<std::size_t>(rank)]);
-  UNISONO_TRY(made->memory_.reserve(own * row_bytes, row_bytes));
-  return made;
+  std::string object = str(sys::handshake_prefix, "signals-", name);
+  UNISONO_ASSIGN(auto memory, world.share_memory(object, bytes_of(neighbours.size())));
+  return std::unique_ptr<Signals>(
+      new Signals(world, std::move(object), rank, std::move(neighbours), ranks, std::move(memory)));
 }
 
+std::size_t Signals::bytes() const { return bytes_of(neighbours_.size()); }
+
 Signals::~Signals() {
-  if (!have_all_joined_) sys::SharedMemory::unlink(name_);
+  if (!have_all_joined_) world_.remove_shared_name(name_);
   if (!device_) return;
   stop();
   const std::int64_t until_ns = steady_now_ns() + patience_at_end_ns;
@@ -75,7 +77,7 @@ Signals::~Signals() {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   const sys::cuda::Current current(*device_);
   device_->driver().event_destroy(last_);
-  device_->driver().host_unregister(memory_.data());
+  device_->driver().host_unregister(memory_.get());
 }
 
 Status Signals::check(int peer, int signal) const {
@@ -102,7 +104,7 @@ std::size_t Signals::place_of(int target, int source, int signal) const {
 
 std::atomic_ref<std::uint64_t> Signals::counter(int target, int source, int signal) const {
   return std::atomic_ref(
-      *reinterpret_cast<std::uint64_t*>(memory_.data() + place_of(target, source, signal)));
+      *reinterpret_cast<std::uint64_t*>(memory_.get() + place_of(target, source, signal)));
 }
 
 sys::cuda::DeviceAddress Signals::device_counter(int target, int source, int signal) const {
@@ -126,26 +128,37 @@ Result<bool> Signals::try_take(std::span<const SignalWait> waits) {
   for (const SignalWait& wait : waits) UNISONO_TRY(check(wait.peer, wait.signal));
   const std::lock_guard lock(mutex_);
   std::vector<std::uint64_t> taken = taken_;
-  for (const SignalWait& wait : waits) {
-    std::uint64_t& count = own_count(taken, wait.peer, wait.signal);
-    count += wait.count;
-    const std::uint64_t there =
-        counter(rank_, wait.peer, wait.signal).load(std::memory_order_acquire);
-    if (there < count) return false;
-  }
+  if (find_missing(waits, taken)) return false;
   static_cast<void>(signals_here.load(std::memory_order_acquire));
   taken_ = std::move(taken);
   return true;
 }
 
+std::optional<SignalWait> Signals::find_missing(std::span<const SignalWait> waits,
+                                                std::vector<std::uint64_t>& taken) const {
+  for (const SignalWait& wait : waits) {
+    std::uint64_t& count = own_count(taken, wait.peer, wait.signal);
+    count += wait.count;
+    const std::uint64_t there =
+        counter(rank_, wait.peer, wait.signal).load(std::memory_order_acquire);
+    if (there < count) return wait;
+  }
+  return std::nullopt;
+}
+
+std::optional<SignalWait> Signals::find_missing(std::span<const SignalWait> waits) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::uint64_t> taken = taken_;
+  return find_missing(waits, taken);
+}
+
 Status Signals::attach(const std::shared_ptr<const sys::cuda::Device>& device) {
   if (device_) return {};
   const sys::cuda::Driver& driver = device->driver();
-  UNISONO_TRY(memory_.reserve(0, memory_.bytes()));
   UNISONO_TRY(device->check(
-      driver.host_register(memory_.data(), memory_.bytes(), host_portable_mapped),
-      str("locking ", memory_.bytes(), " bytes of signals for CUDA device ", device->ordinal())));
-  UNISONO_TRY(device->check(driver.host_address(&device_memory_, memory_.data(), 0),
+      driver.host_register(memory_.get(), bytes(), host_portable_mapped),
+      str("locking ", bytes(), " bytes of signals for CUDA device ", device->ordinal())));
+  UNISONO_TRY(device->check(driver.host_address(&device_memory_, memory_.get(), 0),
                             "mapping signals for a device"));
   UNISONO_TRY(device->check(driver.event_create(&last_, sys::cuda::event_without_timing),
                             "making an event"));
@@ -250,8 +263,6 @@ Status Signals::failure() const {
   return failure_ ? Status(*failure_) : Status();
 }
 
-std::size_t Signals::memory_bytes() const {
-  return sys::resident_bytes(memory_.data(), memory_.bytes());
-}
+std::size_t Signals::memory_bytes() const { return sys::resident_bytes(memory_.get(), bytes()); }
 
 }  // namespace unisono::comm

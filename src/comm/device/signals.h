@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "sys/cuda/device.h"
-#include "sys/shared_memory.h"
+#include "sys/world.h"
 
 namespace unisono::comm {
 
@@ -30,14 +30,14 @@ namespace unisono::comm {
 class Signals {
  public:
   // `neighbours`: the ranks of this host, in order, this one among them; the same for all of them.
-  static Result<std::unique_ptr<Signals>> open(const std::string& name, int rank,
+  static Result<std::unique_ptr<Signals>> open(sys::World& world, const std::string& name, int rank,
                                                std::vector<int> neighbours, int ranks);
   ~Signals();
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
   // Once every neighbour has opened it.
   void all_have_joined() {
-    sys::SharedMemory::unlink(name_);
+    world_.remove_shared_name(name_);
     have_all_joined_ = true;
   }
 
@@ -46,6 +46,8 @@ class Signals {
   Status signal(int peer, int signal);
   // Takes all that is waited for, or nothing. Whether it did.
   Result<bool> try_take(std::span<const SignalWait> waits);
+  // Gives the first wait for which try_take() would be false now.
+  std::optional<SignalWait> find_missing(std::span<const SignalWait> waits) const;
 
   // The same on a stream of the device, which is the same in all calls.
   Status signal_on(const std::shared_ptr<const sys::cuda::Device>& device,
@@ -64,8 +66,12 @@ class Signals {
 
  private:
   struct StreamWait;
-  Signals(std::string name, int rank, std::vector<int> neighbours, int ranks,
-          sys::SharedMemory memory);
+  Signals(sys::World& world, std::string name, int rank, std::vector<int> neighbours, int ranks,
+          std::shared_ptr<std::byte> memory);
+  // The first that is missing; otherwise `taken` counts them all as taken.
+  std::optional<SignalWait> find_missing(std::span<const SignalWait> waits,
+                                         std::vector<std::uint64_t>& taken) const;
+  std::size_t bytes() const;
   std::size_t place_of(int target, int source, int signal) const;
   std::atomic_ref<std::uint64_t> counter(int target, int source, int signal) const;
   std::uint64_t& own_count(std::vector<std::uint64_t>& counts, int peer, int signal) const;
@@ -75,12 +81,13 @@ class Signals {
   sys::cuda::DeviceAddress device_counter(int target, int source, int signal) const;
   void end_waits();
 
+  sys::World& world_;
   const std::string name_;
   bool have_all_joined_ = false;
   const int rank_;
   const std::vector<int> neighbours_;
   std::vector<int> places_;  // among the neighbours, by rank; -1: on another host
-  sys::SharedMemory memory_;
+  const std::shared_ptr<std::byte> memory_;
   mutable std::mutex mutex_;  // guards what follows
   std::vector<std::uint64_t> sent_;
   std::vector<std::uint64_t> taken_;

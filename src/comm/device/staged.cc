@@ -73,8 +73,7 @@ Result<bool> Staging::Staged::poll() {
 }
 
 Status Staging::Staged::copy_there() {
-  const engine::gpu::Launching launching(staging_.device_);
-  UNISONO_TRY(staging_.device_.before_launch(stream_));
+  UNISONO_ASSIGN(const auto scope, staging_.device_.open(stream_));
   for (const Copy& one : there_) UNISONO_TRY(copy(one.on_host, one.on_device, one.bytes));
   return record();
 }
@@ -82,13 +81,12 @@ Status Staging::Staged::copy_there() {
 // True where no kernels follow.
 Result<bool> Staging::Staged::copy_back() {
   {
-    const engine::gpu::Launching launching(staging_.device_);
-    UNISONO_TRY(staging_.device_.before_launch(stream_));
+    UNISONO_ASSIGN(const auto scope, staging_.device_.open(stream_));
     for (const Copy& one : back_) UNISONO_TRY(copy(one.on_device, one.on_host, one.bytes));
     UNISONO_TRY(record());
     staging_.give_back(*std::exchange(area_, nullptr));
     if (!after_) {
-      UNISONO_TRY(staging_.device_.after_launch(stream_));
+      UNISONO_TRY(scope->finish());
       return true;
     }
   }

@@ -16,11 +16,10 @@ namespace {
 constexpr std::size_t least_bytes = std::size_t{1} << 20;
 
 // From the buffer's begin to the end of its last block.
-std::int64_t elements_of(std::span<const std::int64_t> counts,
-                         std::span<const std::int64_t> displacements) {
+std::int64_t elements_of(const engine::Blocks& blocks) {
   std::int64_t end = 0;
-  for (std::size_t i = 0; i < counts.size(); ++i)
-    if (counts[i] > 0) end = std::max(end, displacements[i] + counts[i]);
+  for (std::size_t i = 0; i < blocks.counts.size(); ++i)
+    if (blocks.counts[i] > 0) end = std::max(end, blocks.displacements[i] + blocks.counts[i]);
   return end;
 }
 
@@ -44,17 +43,12 @@ class Staging::Collective final : public Staged {
   using Way = engine::Relocation::Way;
 
   Status lay_out() override {
-    const bool is_uneven = !given_.input_counts.empty() || !given_.output_counts.empty();
-    const Range input =
-        Range::of(given_.input,
-                  is_uneven ? elements_of(given_.input_counts, given_.input_displacements)
-                            : input_blocks_ * given_.count,
-                  given_.type);
-    const Range output =
-        Range::of(given_.output,
-                  is_uneven ? elements_of(given_.output_counts, given_.output_displacements)
-                            : output_blocks_ * given_.count,
-                  given_.type);
+    const bool is_uneven = given_.is_uneven();
+    const auto range = [&](const void* data, const engine::Blocks& uneven, int blocks) {
+      return Range::of(data, is_uneven ? elements_of(uneven) : blocks * given_.count, given_.type);
+    };
+    const Range input = range(given_.input, given_.inputs, input_blocks_);
+    const Range output = range(given_.output, given_.outputs, output_blocks_);
     const Places places = places_of(input, output);
     UNISONO_ASSIGN(area_, staging_.take(places.bytes));
     std::byte* const host = area_->memory.data();

@@ -12,9 +12,11 @@
 #include "base/sha256.h"
 #include "base/try.h"
 #include "base/wire.h"
+#include "comm/job/cards.h"
 #include "comm/job/orphaned_jobs.h"
 #include "comm/job/terms.h"
 #include "comm/join/invitation.h"
+#include "comm/join/invitation_place.h"
 #include "comm/join/join.h"
 #include "comm/join/pmi_rendezvous.h"
 #include "sys/caches.h"
@@ -137,6 +139,7 @@ Result<std::shared_ptr<Job>> Job::make(const InitOptions& options) {
   job->fifo_options_ = transport::FifoOptions::from_settings(job->settings());
   job->device_ = options.device;
   UNISONO_TRY(job->set_policy(options));
+  UNISONO_ASSIGN(job->location_.location, location_from_settings(job->settings()));
   return job;
 }
 
@@ -169,6 +172,7 @@ Result<std::shared_ptr<Job>> Job::join(const InitOptions& options,
   UNISONO_TRY(meet_others(job->settings(), bootstrap_options, listener));
   job->rank_ = bootstrap_options.rank;
   set_log_rank(job->rank_);
+  UNISONO_ASSIGN(job->location_, own_location(job->settings()));
   warn_of_unknown_variables(job->rank_);
   UNISONO_TRY(job->introduce(bootstrap_options, std::move(listener), {}));
   return job;
@@ -197,6 +201,8 @@ Status Job::introduce(const BootstrapOptions& bootstrap_options,
   self.host = is_real ? sys::host_identity() : surroundings.world->host_identity();
   if (node_name_.empty()) node_name_ = self.host;
   self.node = node_name_;
+  self.location = topo::to_text(location_.location);
+  self.location_is_launchers = location_.is_launchers;
   self.cores = std::max(is_real ? std::thread::hardware_concurrency()
                                 : static_cast<unsigned>(surroundings.world->processors()),
                         1U);
@@ -223,6 +229,7 @@ Status Job::introduce(const BootstrapOptions& bootstrap_options,
   id_ = world_->communicator();
   roster_ = std::move(found.roster);
   records_ = std::move(found.records);
+  UNISONO_TRY(read_levels());
 
   const std::uint32_t gain_per_mille = std::min(roster_.least(), set_per_mille);
   fifo_options_.zero_copy = gain_per_mille >= least_gain_per_mille;
@@ -250,12 +257,27 @@ Status Job::introduce(const BootstrapOptions& bootstrap_options,
       .epochs = world_->open_epochs(),
       .delay_ns = settings_.duration_ns(Setting::delay)};
   if (transport_options.interface.empty() && !one_host) transport_options.interface = found.host;
-  auto made =
-      transport::TransportSet::make(transport_options, named_transport_, surroundings.make_network);
+  const bool has_cards = is_real && (!one_host || roster_.nodes() > 1);
+  if (!has_cards && transport_options.rails == near_rails) transport_options.rails.clear();
+  Status placed = has_cards ? choose_cards("/sys", device_, transport_options) : Status();
+  auto made = !placed.ok() ? Result<transport::TransportSet>(placed.take_error())
+                           : transport::TransportSet::make(transport_options, named_transport_,
+                                                           surroundings.make_network);
   status_page_key_ = derive_key(transport_options.key, "unisono status page");
   erase(transport_options.key);
   if (made.ok()) transports_ = std::move(*made);
   return exchange_contacts(made.ok() ? Status() : made.take_error(), bootstrap_options);
+}
+
+// All ranks read one roster, so they agree.
+Status Job::read_levels() {
+  std::vector<topo::Location> by_node;
+  for (const Roster::Located& one : roster_.located()) {
+    UNISONO_ASSIGN(const topo::Location location, topo::parse_location(one.location));
+    by_node.insert(by_node.end(), one.nodes, location);
+  }
+  UNISONO_ASSIGN(levels_, topo::Levels::of_nodes(by_node));
+  return {};
 }
 
 // A rank that has no transports says why in place of its contact, so that all name it. In a large

@@ -17,6 +17,7 @@
 #include "base/wire.h"
 #include "comm/job/host_traits.h"
 #include "comm/join/bootstrap.h"
+#include "comm/join/location.h"
 #include "sys/cuda/device.h"
 #include "transport/fifo.h"
 #include "transport/table.h"
@@ -53,6 +54,8 @@ class Job {
   // The name of this rank's node, and the numbers of all ranks' nodes and hosts.
   const std::string& node_name() const { return node_name_; }
   const Roster& roster() const { return roster_; }
+  // Where all nodes of the roster are; empty where that is not known.
+  const topo::Levels& levels() const { return levels_; }
   const transport::FifoOptions& fifo_options() const { return fifo_options_; }
   const Settings& settings() const { return settings_; }
   std::int64_t timeout_ns() const { return call_defaults_.timeout.count(); }
@@ -101,6 +104,7 @@ class Job {
   static Result<std::shared_ptr<Job>> make(const InitOptions& options);
   Status introduce(const BootstrapOptions& bootstrap_options,
                    std::optional<RendezvousListener> listener, const Surroundings& surroundings);
+  Status read_levels();
   Status exchange_contacts(Status made, const BootstrapOptions& options);
 
   const Settings settings_;
@@ -112,7 +116,9 @@ class Job {
   std::int64_t bootstrap_timeout_ns_ = 0;
   transport::FifoOptions fifo_options_;
   std::string node_name_;
+  OwnLocation location_;
   Roster roster_;
+  topo::Levels levels_;
   PublishedRecords records_;
   std::mutex peers_mutex_;
   std::map<int, Peer> peers_;  // that this rank has had a use for

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/try.h"
 #include "base/units.h"
 #include "base/wire.h"
 
@@ -185,7 +187,9 @@ sys::Task<Status> Assembly::gather() {
       for (const Child& child : children_) census_.append(*child.census);
       is_told = true;
       if (place_.parent() < 0) {
-        answer_ = answer_of_root();
+        Result<std::vector<std::byte>> answer = answer_of_root();
+        if (!answer.ok()) co_return answer.take_error();
+        answer_ = std::move(*answer);
       } else {
         const std::vector<std::byte> message = encode(census_);
         Status sent = co_await node_.send(place_.parent(), key(up), message, setup_.deadline_ns);
@@ -200,7 +204,10 @@ sys::Task<Status> Assembly::gather() {
   }
 }
 
-std::vector<std::byte> Assembly::answer_of_root() {
+Result<std::vector<std::byte>> Assembly::answer_of_root() {
+  UNISONO_ASSIGN(const std::string dropped, census_.settle_locations());
+  if (!dropped.empty())
+    log(LogLevel::warn, "the launcher's levels are not used, because ", dropped);
   WireWriter out;
   out.block(Roster(census_).encode());
   for (const std::string& address : census_.addresses) out.text(address);

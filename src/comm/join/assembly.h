@@ -56,7 +56,7 @@ class Assembly final : public GroupListener {
   sys::Task<Status> gather();
   sys::Task<void> spread(std::span<const std::byte> payload);
   Result<Roster> read(std::span<const std::byte> payload);
-  std::vector<std::byte> answer_of_root();
+  Result<std::vector<std::byte>> answer_of_root();
   // What went wrong, as all ranks agree on it.
   sys::Task<Error> conclude();
   Error timeout() const;

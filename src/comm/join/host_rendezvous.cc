@@ -12,7 +12,6 @@ namespace {
 constexpr std::int64_t tell_timeout_ns = 2'000'000'000;
 // They go on to one rank, which serves a visit in less time.
 constexpr std::int64_t pace_ns = 100'000;
-constexpr std::int64_t pause_ns = 100'000'000;
 constexpr std::size_t most_unproved = 256;
 // Others come again.
 constexpr int most_waiting = 16;
@@ -34,7 +33,7 @@ std::unique_ptr<HostRendezvous> HostRendezvous::open(sys::World& world, const sy
   (*doorkeeper)->admit(Purpose::enrolment, key);
   std::unique_ptr<HostRendezvous> out(
       new HostRendezvous(world, std::move(*listener), std::move(*doorkeeper), ranks));
-  out->tasks_.spawn(out->accept_loop());
+  out->tasks_.spawn(sys::admit_all(world, *out->listener_, *out->doorkeeper_, *out));
   return out;
 }
 
@@ -43,17 +42,9 @@ void HostRendezvous::tell(const Directions& next) {
   changed_.notify_all();
 }
 
-sys::Task<void> HostRendezvous::accept_loop() {
-  for (;;) {
-    Result<sys::Admitted> admitted = co_await listener_->admit(*doorkeeper_, sys::no_deadline_ns);
-    if (admitted.ok()) {
-      if (const auto visit = Doorkeeper::visit_of(*admitted))
-        tasks_.spawn(serve(std::move(*admitted), *visit));
-      continue;
-    }
-    sys::Wait pause(world_.scheduler(), world_.now_ns() + pause_ns);
-    co_await pause;
-  }
+void HostRendezvous::on_admitted(sys::Admitted admitted) {
+  if (const auto visit = Doorkeeper::visit_of(admitted))
+    tasks_.spawn(serve(std::move(admitted), *visit));
 }
 
 // Who cannot be right enrols at rank 0, which tells all what is wrong.

@@ -11,11 +11,12 @@
 
 #include "base/key.h"
 #include "comm/control/handshake.h"
+#include "sys/accepting.h"
 #include "sys/world.h"
 
 namespace unisono::comm {
 
-class HostRendezvous {
+class HostRendezvous final : sys::Admissions {
  public:
   // `key` is an enrolment's.
   static sys::Address name(const Key& key, std::string_view rendezvous);
@@ -39,7 +40,7 @@ class HostRendezvous {
         listener_(std::move(listener)),
         doorkeeper_(std::move(doorkeeper)),
         ranks_(ranks) {}
-  sys::Task<void> accept_loop();
+  void on_admitted(sys::Admitted admitted) override;
   sys::Task<void> serve(sys::Admitted admitted, Visitor visitor);
 
   sys::World& world_;

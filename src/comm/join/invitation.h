@@ -1,6 +1,7 @@
 // The way from an invitation to rank 0's rendezvous. The inviting process holds a reception: a
-// listener and a thread. Each rank connects, both sides prove the invitation's secret, and the rank
-// enrols as it would at a rendezvous, with the invitation's number as the message's communicator.
+// listener and a thread. Each rank connects, both sides prove the invitation's secret, whose number
+// the rank tells (handshake.h), and the rank enrols as it would at a rendezvous. Each invitation
+// has a secret of its own, which ends with it.
 // Rank 0 enrols with what it tells the others (meet.h): the address where it listens from then on.
 // A rank that cannot join enrols with that; if rank 0 has not come yet, all that come are told it.
 #pragma once
@@ -12,8 +13,6 @@
 #include "comm/join/bootstrap.h"
 
 namespace unisono::comm {
-
-bool is_invitation(std::string_view rendezvous);
 
 // Ranks must have this in addition to an invitation's secret: `shared_key`, and the secret of
 // UNISONO_SECRET_FILE where that is set. Who only sees an invitation has not got it.

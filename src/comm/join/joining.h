@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/control/handshake.h"
+#include "comm/control/dial.h"
 #include "comm/join/assembly.h"
 #include "comm/join/host_rendezvous.h"
 #include "comm/join/join.h"
@@ -55,9 +55,8 @@ class Joining {
   sys::Task<Status> wait_for_turn();
   std::int64_t wait_of(int rank, std::int64_t together) const;
   sys::Task<Status> pause(std::int64_t& pause_ns);
-  sys::Task<Result<std::unique_ptr<Channel>>> connect(const Step& step, std::int64_t deadline_ns,
-                                                      Refusal& refusal);
-  sys::Task<Result<Directions>> visit(const Step& step, std::int64_t deadline_ns, Refusal& refusal);
+  sys::Task<Attempt> connect(const Step& step, std::int64_t deadline_ns);
+  sys::Task<Result<Directions>> visit(const Step& step, std::int64_t deadline_ns, Attempt& attempt);
   Status follow(const Directions& directions, Step& step);
   Result<sys::Address> address_of(const Step& step);
   Key own_key() const { return enrolment_key(secret_, options_.shared_key); }

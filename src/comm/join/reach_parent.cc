@@ -6,7 +6,6 @@
 #include "base/try.h"
 #include "base/units.h"
 #include "comm/join/joining.h"
-#include "sys/tcp_socket.h"
 
 namespace unisono::comm {
 namespace {
@@ -76,36 +75,34 @@ Result<sys::Address> Joining::address_of(const Step& step) {
   return sys::Address::parse(*text);
 }
 
-sys::Task<Result<std::unique_ptr<Channel>>> Joining::connect(const Step& step,
-                                                             std::int64_t deadline_ns,
-                                                             Refusal& refusal) {
-  refusal = Refusal::none;
-  Result<sys::Address> address = address_of(step);
-  if (!address.ok()) co_return address.take_error();
-  Result<std::unique_ptr<sys::Stream>> stream = co_await world_.connect(*address, deadline_ns);
-  if (!stream.ok()) co_return stream.take_error();
-  if (!step.is_host) reaching_.succeeded();
-  const Key key = own_key();
-  Result<std::unique_ptr<Channel>> channel = co_await prove_to_server(
-      world_, std::move(*stream), Purpose::enrolment, key, wire(), deadline_ns, refusal);
-  co_return std::move(channel);
+sys::Task<Attempt> Joining::connect(const Step& step, std::int64_t deadline_ns) {
+  const Result<sys::Address> address = address_of(step);
+  if (!address.ok()) {
+    Attempt not_made;
+    not_made.fail(address.error());
+    co_return std::move(not_made);
+  }
+  const Destination where{*address, Purpose::enrolment, own_key(), wire()};
+  Attempt attempt = co_await dial_once(world_, where, deadline_ns, deadline_ns);
+  if (attempt.is_connected && !step.is_host) reaching_.succeeded();
+  co_return std::move(attempt);
 }
 
 sys::Task<Result<Directions>> Joining::visit(const Step& step, std::int64_t deadline_ns,
-                                             Refusal& refusal) {
-  refusal = Refusal::none;
+                                             Attempt& attempt) {
   if (step.is_host)
     deadline_ns = std::min(deadline_ns, world_.now_ns() + options_.timeout_ns / host_wait_part);
-  Result<sys::Address> address = address_of(step);
-  if (!address.ok()) co_return address.take_error();
-  Result<std::unique_ptr<sys::Stream>> stream = co_await world_.connect(*address, deadline_ns);
-  if (!stream.ok()) co_return stream.take_error();
-  if (!step.is_host) reaching_.succeeded();
+  const Result<sys::Address> address = address_of(step);
+  if (!address.ok()) {
+    attempt.fail(address.error());
+    co_return address.error();
+  }
   const Visitor asked{static_cast<std::uint32_t>(options_.rank),
                       static_cast<std::uint32_t>(options_.world_size)};
-  const Key key = own_key();
+  const Destination where{*address, Purpose::enrolment, own_key(), wire()};
   Result<Directions> directions =
-      co_await ask_for_directions(std::move(*stream), asked, key, deadline_ns, refusal);
+      co_await dial_for_directions(world_, where, asked, deadline_ns, attempt);
+  if (attempt.is_connected && !step.is_host) reaching_.succeeded();
   if (directions.ok() && host_ && step.rank == 0 && directions->kind == Directions::Kind::next)
     host_->tell(*directions);
   co_return std::move(directions);
@@ -202,17 +199,15 @@ sys::Task<Status> Joining::reach_parent() {
   std::int64_t pause_ns = first_pause_ns;
   for (int attempt = 1; waited.ok() && world_.now_ns() < deadline_ns_; ++attempt) {
     const std::int64_t attempt_ns = std::min(deadline_ns_, world_.now_ns() + attempt_timeout_ns);
-    Refusal refusal{};
-    std::optional<Error> failed;
+    Attempt tried;
     if (step.enrols || (!step.is_host && step.rank == tree_->parent())) {
-      Result<std::unique_ptr<Channel>> channel = co_await connect(step, attempt_ns, refusal);
-      if (channel.ok()) {
-        Status enrolled = co_await enrol(std::move(*channel), step.rank);
+      tried = co_await connect(step, attempt_ns);
+      if (tried.channel) {
+        Status enrolled = co_await enrol(std::move(tried.channel), step.rank);
         co_return std::move(enrolled);
       }
-      failed = channel.error();
     } else {
-      Result<Directions> directions = co_await visit(step, attempt_ns, refusal);
+      Result<Directions> directions = co_await visit(step, attempt_ns, tried);
       if (directions.ok()) {
         why = str("rank ", step.rank, " waits for a rank above this one");
         Status followed = follow(*directions, step);
@@ -223,20 +218,19 @@ sys::Task<Status> Joining::reach_parent() {
           pause_ns = first_pause_ns;
         continue;
       }
-      failed = directions.error();
     }
-    if (refusal == Refusal::disagree) co_return *failed;
-    why = failed->message;
-    if (sys::out_of_descriptors()) co_return own_limit(options_.rank, *failed);
+    if (tried.refusal == Refusal::disagree) co_return tried.why;
+    why = tried.why.message;
+    if (tried.is_starved) co_return own_limit(options_.rank, tried.why);
     // Strangers of this host may hold the name; and its holder may have gone.
     if (step.is_host)
       gathers_ = false;
-    else if (refusal == Refusal::secret && !place_.is_file)
+    else if (tried.refusal == Refusal::secret && !place_.is_file)
       co_return environment_error(why);
     if (!step.is_host)
       if (const auto given_up = reaching_.failed(why, world_.now_ns())) co_return *given_up;
     // Strangers may have taken this rank's place; the next attempt may have more luck.
-    if (refusal == Refusal::dropped) pause_ns = first_pause_ns;
+    if (tried.refusal == Refusal::dropped) pause_ns = first_pause_ns;
     waited = co_await pause(pause_ns);
     // Rank 0 tells it when a gate has not come for long, or has gone.
     step = attempt < most_for_gate || attempt % 2 == 0 ? first_step() : Step{};

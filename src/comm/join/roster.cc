@@ -4,8 +4,11 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "base/str.h"
+#include "base/try.h"
 #include "base/wire.h"
 #include "comm/control/messages.h"
+#include "topo/levels.h"
 
 namespace unisono::comm {
 namespace {
@@ -17,6 +20,9 @@ std::uint64_t code_of(const Key& job_key, std::string_view name) {
 
 constexpr std::uint8_t is_node_of_its_own = 1;
 constexpr std::uint8_t has_other_cores = 2;
+constexpr std::uint8_t has_other_location = 4;
+constexpr std::uint8_t location_is_launchers = 8;
+constexpr std::uint8_t all_flags = 15;
 
 }  // namespace
 
@@ -26,6 +32,8 @@ Census::Census(const SelfDescription& self, const Key& job_key)
   run.host = code_of(job_key, self.host);
   run.node = self.node.empty() || self.node == self.host ? run.host : code_of(job_key, self.node);
   run.cores = std::max(self.cores, 1U);
+  run.location = self.location;
+  run.location_is_launchers = self.location_is_launchers;
   runs.push_back(run);
 }
 
@@ -50,16 +58,22 @@ std::vector<std::byte> encode(const Census& census) {
   out.block(census.common);
   out.number(static_cast<std::uint32_t>(census.runs.size()));
   std::uint32_t cores = 1;
+  std::string_view location;
   for (const Census::Run& run : census.runs) {
     const bool is_own = run.node != run.host;
     const bool is_other = run.cores != cores;
+    const bool has_moved = run.location != location;
     out.number(static_cast<std::uint8_t>((is_own ? is_node_of_its_own : 0) |
-                                         (is_other ? has_other_cores : 0)));
+                                         (is_other ? has_other_cores : 0) |
+                                         (has_moved ? has_other_location : 0) |
+                                         (run.location_is_launchers ? location_is_launchers : 0)));
     out.number(run.ranks);
     out.number(run.host);
     if (is_own) out.number(run.node);
     if (is_other) out.number(run.cores);
+    if (has_moved) out.text(run.location);
     cores = run.cores;
+    location = run.location;
   }
   for (const std::string& address : census.addresses) out.text(address);
   return out.take();
@@ -75,6 +89,7 @@ Result<Census> decode_census(std::span<const std::byte> bytes, int ranks, bool h
   const auto runs = in.number<std::uint32_t>();
   std::uint64_t counted = 0;
   std::uint32_t cores = 1;
+  std::string_view location;
   for (std::uint32_t i = 0; i < runs && in.ok(); ++i) {
     Census::Run run;
     const auto flags = in.number<std::uint8_t>();
@@ -83,9 +98,12 @@ Result<Census> decode_census(std::span<const std::byte> bytes, int ranks, bool h
     run.node = (flags & is_node_of_its_own) != 0 ? in.number<std::uint64_t>() : run.host;
     run.cores = (flags & has_other_cores) != 0 ? in.number<std::uint32_t>() : cores;
     cores = run.cores;
+    if ((flags & has_other_location) != 0) location = in.text(topo::max_location_bytes);
+    run.location = location;
+    run.location_is_launchers = (flags & location_is_launchers) != 0;
     counted += run.ranks;
     if (run.ranks == 0 || run.cores == 0 || counted > static_cast<std::uint64_t>(ranks) ||
-        flags > (is_node_of_its_own | has_other_cores))
+        flags > all_flags)
       return environment_error("received a malformed census message");
     out.runs.push_back(run);
   }
@@ -95,6 +113,50 @@ Result<Census> decode_census(std::span<const std::byte> bytes, int ranks, bool h
   if (!in.done() || counted != static_cast<std::uint64_t>(ranks))
     return environment_error("received a malformed census message");
   return out;
+}
+
+Result<std::string> Census::settle_locations() {
+  struct Seen {
+    std::uint64_t rank = 0;
+    const Run* run = nullptr;
+  };
+  const auto said = [](const Seen& one) {
+    return one.run->location.empty() ? str("none on rank ", one.rank)
+                                     : str("'", one.run->location, "' on rank ", one.rank);
+  };
+  std::unordered_map<std::uint64_t, Seen> nodes;
+  std::string levels;
+  Seen first;
+  std::uint64_t rank = 0;
+  std::string wrong;
+  bool is_set = false;
+  for (const Run& run : runs) {
+    const Seen here{rank, &run};
+    rank += run.ranks;
+    is_set = is_set || (!run.location.empty() && !run.location_is_launchers);
+    if (first.run == nullptr || run.location != first.run->location) {
+      auto location = topo::parse_location(run.location);
+      if (!location.ok())
+        return misuse("UNISONO_LEVELS of rank ", here.rank, ": ", location.error().message);
+      const std::string text = topo::levels_text(*location);
+      if (first.run == nullptr) levels = text;
+      if (wrong.empty() && text != levels)
+        wrong = str("the levels are ", said(first), " and ", said(here),
+                    "; all ranks must name the same levels in the same order with the same times");
+    }
+    if (first.run == nullptr) first = here;
+    const Seen& neighbour = nodes.try_emplace(run.node, here).first->second;
+    if (wrong.empty() && neighbour.run->location != run.location)
+      wrong = str("the levels are ", said(neighbour), " and ", said(here),
+                  ", which are on one node; ranks of a node must be in the same units");
+  }
+  if (wrong.empty()) return std::string();
+  if (is_set) return misuse("UNISONO_LEVELS: ", wrong);
+  for (Run& run : runs) {
+    run.location.clear();
+    run.location_is_launchers = false;
+  }
+  return wrong;
 }
 
 Roster::Roster(const Census& census) : least_(census.least), cache_kib_(census.cache_kib) {
@@ -111,9 +173,10 @@ Roster::Roster(const Census& census) : least_(census.least), cache_kib_(census.c
     host.ranks += run.ranks;
     // Ranks bound to few cores each know only these.
     host.cores = std::max(host.cores, run.cores);
-    const std::uint32_t node =
-        nodes.try_emplace(run.node, static_cast<std::uint32_t>(nodes.size())).first->second;
-    add(run.ranks, node, host.number);
+    const auto [node, is_new] =
+        nodes.try_emplace(run.node, static_cast<std::uint32_t>(nodes.size()));
+    if (is_new) locate(run.location);
+    add(run.ranks, node->second, host.number);
   }
   nodes_ = static_cast<int>(nodes.size());
   hosts_ = static_cast<int>(hosts.size());
@@ -124,7 +187,15 @@ Roster::Roster(const Census& census) : least_(census.least), cache_kib_(census.c
       fullest_cores_ = host.cores;
     }
   }
+  if (located_.size() == 1 && located_.front().location.empty()) located_.clear();
   finish();
+}
+
+void Roster::locate(const std::string& location) {
+  if (!located_.empty() && located_.back().location == location)
+    ++located_.back().nodes;
+  else
+    located_.push_back({1, location});
 }
 
 void Roster::add(std::uint32_t ranks, std::uint32_t node, std::uint32_t host) {
@@ -198,6 +269,11 @@ std::vector<std::byte> Roster::encode() const {
     out.number(block.node_step);
     out.number(block.host_step);
   }
+  out.number(static_cast<std::uint32_t>(located_.size()));
+  for (const Located& one : located_) {
+    out.number(one.nodes);
+    out.text(one.location);
+  }
   return out.take();
 }
 
@@ -236,6 +312,14 @@ Result<Roster> Roster::decode(std::span<const std::byte> bytes, int ranks) {
         block.host + (block.pieces - 1) * block.host_step < static_cast<std::uint32_t>(out.hosts_);
     out.blocks_.push_back(block);
   }
+  const std::uint32_t located = number(0, static_cast<std::uint64_t>(out.nodes_));
+  std::uint64_t located_nodes = 0;
+  for (std::uint32_t i = 0; i < located && is_right && in.ok(); ++i) {
+    const std::uint32_t nodes = number(1, static_cast<std::uint64_t>(out.nodes_));
+    out.located_.push_back({nodes, std::string(in.text(topo::max_location_bytes))});
+    located_nodes += nodes;
+  }
+  is_right = is_right && (located == 0 || located_nodes == static_cast<std::uint64_t>(out.nodes_));
   if (!in.done() || !is_right || counted != most)
     return environment_error("received a malformed roster message");
   out.finish();

@@ -26,6 +26,8 @@ struct SelfDescription {
   std::uint32_t cores = 1;               // that this rank knows of; at least 1
   std::uint32_t least = UINT32_MAX;      // all learn the least of all ranks'
   std::uint32_t cache_kib = UINT32_MAX;  // of a core's own cache; all learn the least
+  std::string location;                  // of the node (topo/levels.h); empty: not known
+  bool location_is_launchers = false;    // rather than set by the user
   // Must be the same on all ranks, and what is wrong when it is not.
   std::vector<std::byte> common;
   Error (*explain)(int rank, std::span<const std::byte> common, int other,
@@ -41,6 +43,8 @@ struct Census {
     std::uint64_t host = 0;
     std::uint64_t node = 0;
     std::uint32_t cores = 1;
+    std::string location;
+    bool location_is_launchers = false;
     bool operator==(const Run&) const = default;
   };
   std::uint32_t least = UINT32_MAX;
@@ -54,6 +58,10 @@ struct Census {
   Census(const SelfDescription& self, const Key& job_key);
   // Takes in what follows in rank order.
   void append(const Census& next);
+  // Ranks must name the same levels, and those of a node the same units: misuse names two ranks and
+  // their values. Where no user has set any, the locations are dropped instead, and the text says
+  // why; it is empty where all is well.
+  Result<std::string> settle_locations();
 };
 std::vector<std::byte> encode(const Census& census);
 // Of exactly so many ranks, with or without their addresses.
@@ -80,6 +88,13 @@ class Roster {
   std::uint32_t cache_kib() const { return cache_kib_; }
   // The runs that it holds.
   std::size_t blocks() const { return blocks_.size(); }
+  // Consecutive nodes of one location; none where no location is known.
+  struct Located {
+    std::uint32_t nodes = 1;
+    std::string location;
+    bool operator==(const Located&) const = default;
+  };
+  const std::vector<Located>& located() const { return located_; }
 
   std::vector<std::byte> encode() const;
   static Result<Roster> decode(std::span<const std::byte> bytes, int ranks);
@@ -98,10 +113,12 @@ class Roster {
   std::pair<int, int> place_of(int rank) const;
   int ranks_on(int wanted, std::uint32_t Block::* first, std::uint8_t Block::* step) const;
   void add(std::uint32_t ranks, std::uint32_t node, std::uint32_t host);
+  void locate(const std::string& location);
   void finish();
 
   std::vector<Block> blocks_;
   std::vector<int> starts_;  // where each begins, and the number of ranks
+  std::vector<Located> located_;
   int nodes_ = 0;
   int hosts_ = 0;
   int most_on_a_host_ = 0;

@@ -7,9 +7,8 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "comm/control/dial.h"
 #include "comm/control/directory.h"
-#include "comm/control/handshake.h"
-#include "sys/tcp_socket.h"
 #include "sys/thread.h"
 
 namespace unisono::comm {
@@ -169,26 +168,23 @@ sys::Task<Result<std::vector<SurveyAnswer>>> Asking::answers_of(int rank, RankRa
                                                                 std::shared_ptr<Reached> reached) {
   Result<sys::Address> address = co_await address_of(rank, until_ns);
   if (!address.ok()) co_return address.take_error();
-  Result<std::unique_ptr<sys::Stream>> stream = co_await world_.connect(*address, until_ns);
-  if (!stream.ok()) co_return stream.take_error();
-  Refusal refusal{};
-  Result<std::unique_ptr<Channel>> channel =
-      co_await prove_to_server(world_, std::move(*stream), Purpose::link,
-                               link_key(node_->job_key()), node_->wire(), until_ns, refusal);
-  if (!channel.ok()) co_return channel.take_error();
+  const Destination where{*address, Purpose::link, link_key(node_->job_key()), node_->wire()};
+  const Attempt attempt = co_await dial_once(world_, where, until_ns, until_ns);
+  if (!attempt.channel) co_return attempt.why;
+  Channel& channel = *attempt.channel;
   Survey survey{hosts, entries_, 0};
   const std::int64_t left_ms = (until_ns - world_.now_ns()) / ns_per_ms - kept_for_sending_ms;
   survey.patience_ms = static_cast<std::uint32_t>(
       std::clamp<std::int64_t>(left_ms, kept_for_sending_ms, most_survey_patience_ms));
   const std::vector<std::byte> payload = encode(survey);
   const MessageKey no_key;
-  Status sent = co_await (*channel)->write(FrameKind::survey, no_key, payload, until_ns);
+  Status sent = co_await channel.write(FrameKind::survey, no_key, payload, until_ns);
   if (!sent.ok()) co_return sent.take_error();
-  Result<Frame> frame = co_await (*channel)->read(max_survey_bytes, until_ns);
+  Result<Frame> frame = co_await channel.read(max_survey_bytes, until_ns);
   if (frame.ok() && frame->header.kind == FrameKind::surveying) {
     reached->asking = rank;
     changed_.notify_all();
-    frame = co_await (*channel)->read(max_survey_bytes, until_ns);
+    frame = co_await channel.read(max_survey_bytes, until_ns);
   }
   if (!frame.ok()) co_return frame.take_error();
   if (frame->header.kind == FrameKind::failure) {

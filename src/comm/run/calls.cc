@@ -21,12 +21,12 @@ struct Span {
   std::uint64_t bytes = 0;
 };
 
-std::string where(const Call& call, int rank) {
+std::string where(const CallView& call, int rank) {
   return str(" in ", name(call.collective), " on rank ", rank);
 }
 
-Status check_buffer(std::string_view which, const void* data, std::uint64_t bytes, const Call& call,
-                    int rank) {
+Status check_buffer(std::string_view which, const void* data, std::uint64_t bytes,
+                    const CallView& call, int rank) {
   if (data == nullptr && bytes > 0)
     return misuse("the ", which, " is a null pointer", where(call, rank), "; it must hold ", bytes,
                   " bytes");
@@ -38,30 +38,29 @@ bool overlap(const Span& a, const Span& b) {
 }
 
 // What arrives must lie apart from all else that arrives and from all that is sent.
-Status check_apart(const Call& call, int rank) {
+Status check_apart(const CallView& call, int rank) {
   struct Part {
     Span span;
     std::size_t of = 0;
   };
   const std::size_t size = size_bytes(call.type);
-  const auto part = [&](const void* data, std::span<const std::int64_t> counts,
-                        std::span<const std::int64_t> displacements, std::size_t i) {
-    return Part{{static_cast<const std::byte*>(data) + displacements[i] * std::ptrdiff_t(size),
-                 static_cast<std::uint64_t>(counts[i]) * size},
-                i};
+  const auto part = [&](const void* data, const engine::Blocks& blocks, std::size_t i) {
+    return Part{
+        {static_cast<const std::byte*>(data) + blocks.displacements[i] * std::ptrdiff_t(size),
+         static_cast<std::uint64_t>(blocks.counts[i]) * size},
+        i};
   };
   std::vector<Part> received;
-  for (std::size_t i = 0; i < call.recv_counts.size(); ++i)
-    if (call.recv_counts[i] > 0)
-      received.push_back(part(call.output, call.recv_counts, call.recv_displacements, i));
+  for (std::size_t i = 0; i < call.received().counts.size(); ++i)
+    if (call.received().counts[i] > 0) received.push_back(part(call.output, call.received(), i));
   std::ranges::sort(received, std::less(), [](const Part& one) { return one.span.begin; });
   for (std::size_t i = 1; i < received.size(); ++i)
     if (overlap(received[i - 1].span, received[i].span))
       return misuse("the blocks received from rank ", received[i - 1].of, " and from rank ",
                     received[i].of, " overlap", where(call, rank),
                     "; recv_counts and recv_displacements must keep them disjoint");
-  for (std::size_t i = 0; i < call.send_counts.size(); ++i) {
-    const Part sent = part(call.input, call.send_counts, call.send_displacements, i);
+  for (std::size_t i = 0; i < call.sent().counts.size(); ++i) {
+    const Part sent = part(call.input, call.sent(), i);
     // The first part that does not end before this one begins.
     const auto near = std::ranges::partition_point(received, [&](const Part& one) {
       return one.span.begin + one.span.bytes <= sent.span.begin;
@@ -73,9 +72,10 @@ Status check_apart(const Call& call, int rank) {
   return {};
 }
 
-Status check_uneven(const Call& call, int rank, int ranks) {
-  const auto check = [&](std::string_view which, std::span<const std::int64_t> counts,
-                         std::span<const std::int64_t> displacements, const void* data) -> Status {
+Result<bool> check_uneven(const CallView& call, int rank, int ranks) {
+  const auto check = [&](std::string_view which, const engine::Blocks& blocks,
+                         const void* data) -> Status {
+    const auto& [counts, displacements, calls] = blocks;
     if (counts.size() != static_cast<std::size_t>(ranks) ||
         displacements.size() != static_cast<std::size_t>(ranks))
       return misuse(which, "_counts and ", which, "_displacements have ", counts.size(), " and ",
@@ -94,60 +94,23 @@ Status check_uneven(const Call& call, int rank, int ranks) {
     }
     return {};
   };
-  UNISONO_TRY(check("send", call.send_counts, call.send_displacements, call.input));
-  UNISONO_TRY(check("recv", call.recv_counts, call.recv_displacements, call.output));
+  UNISONO_TRY(check("send", call.sent(), call.input));
+  UNISONO_TRY(check("recv", call.received(), call.output));
   if (call.input == call.output && call.input != nullptr)
     return misuse("input and output are the same memory", where(call, rank),
                   "; all_to_all_v cannot work in place");
   const auto own = static_cast<std::size_t>(rank);
-  if (call.send_counts[own] != call.recv_counts[own])
-    return misuse("rank ", rank, " sends itself ", call.send_counts[own],
-                  " elements but expects to receive ", call.recv_counts[own],
+  if (call.sent().counts[own] != call.received().counts[own])
+    return misuse("rank ", rank, " sends itself ", call.sent().counts[own],
+                  " elements but expects to receive ", call.received().counts[own],
                   " from itself in all_to_all_v; both counts must be equal");
-  return check_apart(call, rank);
-}
-
-// Which kernel runs a call may depend on a rank's buffers: all are one place.
-CallCard::Place place_of(trace::Path path) {
-  switch (path) {
-    case trace::Path::host:
-      return CallCard::Place::host;
-    case trace::Path::staged:
-      return CallCard::Place::staged;
-    case trace::Path::mixed:
-      return CallCard::Place::mixed;
-    default:
-      return CallCard::Place::device;
-  }
-}
-
-// It may come from a peer.
-std::string_view describe(CallCard::Place place) {
-  switch (place) {
-    case CallCard::Place::host:
-      return "on the host";
-    case CallCard::Place::device:
-      return "on the device";
-    case CallCard::Place::staged:
-      return "on the host for a stream";
-    case CallCard::Place::mixed:
-      return "on the device inside nodes";
-  }
-  return "in an unknown place";
-}
-
-// What a rank calls, and, if that is all that is unlike another rank's, how it would run it.
-std::string describe(const CallCard& card, const CallCard& other) {
-  std::string out = describe_call(card.call);
-  if (card.call != other.call) return out;
-  if (card.plan != other.plan) out += str(", by plan ", describe_plan(card.plan));
-  if (card.place != other.place) out += str(", ", describe(card.place));
-  return out;
+  UNISONO_TRY(check_apart(call, rank));
+  return false;
 }
 
 }  // namespace
 
-plan::Header shape_of(const Call& call, int ranks) {
+plan::Header shape_of(const CallView& call, int ranks) {
   plan::Header header;
   header.collective = call.collective;
   header.ranks = ranks;
@@ -164,24 +127,8 @@ CallView view_of(const Call& call) {
           .operation = call.operation,
           .root = call.root,
           .options = call.options,
-          .multiplier = {.real = call.multiplier, .integer = call.integer_multiplier}};
-}
-
-Call call_of(const CallView& view) {
-  return {.collective = view.collective,
-          .input = view.input,
-          .output = view.output,
-          .count = view.count,
-          .type = view.type,
-          .operation = view.operation,
-          .root = view.root,
-          .multiplier = view.multiplier.real,
-          .integer_multiplier = view.multiplier.integer,
-          .send_counts = {},
-          .send_displacements = {},
-          .recv_counts = {},
-          .recv_displacements = {},
-          .options = view.options};
+          .multiplier = {.real = call.multiplier, .integer = call.integer_multiplier},
+          .whole = &call};
 }
 
 bool buffers_fit(const CallView& call, std::uint64_t input_bytes, std::uint64_t output_bytes,
@@ -233,13 +180,12 @@ std::uint64_t block_bytes(const CallView& call) {
   return static_cast<std::uint64_t>(call.count) * size_bytes(call.type);
 }
 
-Status check_call(const Call& call, const plan::Header& shape, int rank, bool& in_place) {
-  in_place = false;
+Result<bool> check_call(const CallView& call, const plan::Header& shape, int rank) {
   const int ranks = shape.ranks;
   UNISONO_TRY(check_options(call.options, str(" on rank ", rank)));
   if (has_root(call.collective) && (call.root < 0 || call.root >= ranks))
     return misuse("root is ", call.root, where(call, rank), "; it must be 0 to ", ranks - 1);
-  if (call.collective == Collective::barrier) return {};
+  if (call.collective == Collective::barrier) return false;
   if (call.collective == Collective::all_to_all_v) return check_uneven(call, rank, ranks);
   if (call.collective == Collective::point_to_point)
     return misuse("collective '", name(call.collective),
@@ -257,18 +203,18 @@ Status check_call(const Call& call, const plan::Header& shape, int rank, bool& i
   if (call.count > most_elements / most_blocks)
     return misuse("count is ", call.count, where(call, rank), "; with ", ranks,
                   " ranks it must be at most ", most_elements / most_blocks);
-  const std::uint64_t block = block_bytes(view_of(call));
+  const std::uint64_t block = block_bytes(call);
   const Span input{static_cast<const std::byte*>(call.input),
                    block * static_cast<std::uint64_t>(inputs)};
   const Span output{static_cast<const std::byte*>(call.output),
                     block * static_cast<std::uint64_t>(outputs)};
   UNISONO_TRY(check_buffer("input", input.begin, input.bytes, call, rank));
   UNISONO_TRY(check_buffer("output", output.begin, output.bytes, call, rank));
-  in_place = is_in_place(view_of(call), rank);
+  const bool in_place = is_in_place(call, rank);
   if (!in_place && overlap(input, output))
     return misuse("input (", input.bytes, " bytes) and output (", output.bytes, " bytes) overlap",
                   where(call, rank), "; they must be disjoint, or exactly in place");
-  return {};
+  return in_place;
 }
 
 Status check_message(const Message& message, int rank, int ranks, std::size_t messages) {
@@ -308,7 +254,7 @@ Status check_options_of_messages(const CallOptions& options, int rank) {
   return check_options(options, str(" on rank ", rank));
 }
 
-engine::Arguments arguments_of(const Call& call) {
+engine::Arguments arguments_of(const CallView& call) {
   engine::Arguments out;
   out.call.what = pack(fingerprint(call));
   out.options = call.options;
@@ -321,18 +267,16 @@ engine::Arguments arguments_of(const Call& call) {
   out.count = call.count;
   out.type = call.type;
   out.operation = call.operation;
-  out.pre_multiplier = {.real = call.multiplier, .integer = call.integer_multiplier};
+  out.pre_multiplier = call.multiplier;
   if (call.collective == Collective::all_to_all_v) {
     out.count = 0;
-    out.input_counts = call.send_counts;
-    out.input_displacements = call.send_displacements;
-    out.output_counts = call.recv_counts;
-    out.output_displacements = call.recv_displacements;
+    out.inputs = call.sent();
+    out.outputs = call.received();
   }
   return out;
 }
 
-Fingerprint fingerprint(const Call& call) {
+Fingerprint fingerprint(const CallView& call) {
   Fingerprint out{.collective = call.collective};
   if (call.collective == Collective::barrier) return out;
   out.type = call.type;
@@ -346,16 +290,14 @@ Fingerprint fingerprint(const Call& call) {
   return out;
 }
 
-CallCard card_of(const Call& call, const PreparedCall& prepared, const Status& is_right) {
+CallCard card_of(const CallView& call, const PreparedCall& prepared, const Status& is_right) {
   CallCard out;
   out.call = pack(fingerprint(call));
   out.options = call.options.agreed_hash();
-  if (is_right.ok()) {
+  if (is_right.ok())
     out.plan = prepared.arguments.call.plan;
-    out.place = place_of(prepared.entry.path.variant);
-  } else {
+  else
     out.refusal.set(is_right.error().message);
-  }
   return out;
 }
 
@@ -365,16 +307,17 @@ Status compare(std::span<const CallCard> cards, std::uint64_t communicator,
   for (std::size_t rank = 0; rank < cards.size(); ++rank)
     if (!cards[rank].refusal.empty())
       return misuse("rank ", rank, " cannot make ", which, ": ", cards[rank].refusal.text());
-  const CallCard& first = cards[0];
+  const auto call_of = [](const CallCard& card) {
+    return CallId{.what = card.call, .plan = card.plan};
+  };
+  const CallId first = call_of(cards[0]);
   for (std::size_t rank = 1; rank < cards.size(); ++rank) {
-    const CallCard& other = cards[rank];
-    const bool same_call = first.call == other.call;
-    if (same_call && first.options == other.options && first.plan == other.plan &&
-        first.place == other.place)
-      continue;
-    return misuse("ranks disagree on ", which, ": rank 0 calls ", describe(first, other), "; rank ",
-                  rank, " calls ", describe(other, first),
-                  same_call && first.options != other.options ? " with other options" : "");
+    const CallId other = call_of(cards[rank]);
+    const bool same_options = first.what != other.what || cards[0].options == cards[rank].options;
+    if (first == other && same_options) continue;
+    return misuse("ranks disagree on ", which, ": rank 0 calls ", describe_call(first, other),
+                  "; rank ", rank, " calls ", describe_call(other, first),
+                  same_options ? "" : " with other options");
   }
   return {};
 }

@@ -14,15 +14,14 @@ namespace unisono::comm {
 
 // Misuse, naming the value, the rank and what would be right. Of a right call, whether it is in
 // place.
-Status check_call(const Call& call, const plan::Header& shape, int rank, bool& in_place);
+Result<bool> check_call(const CallView& call, const plan::Header& shape, int rank);
 Status check_message(const Message& message, int rank, int ranks, std::size_t messages);
 Status check_options_of_messages(const CallOptions& options, int rank);
 // The same of what messages between devices cannot have.
 Status check_message_on_stream(const Message& message, int rank);
 
-// All of a call but its lists of counts; `call` must outlive it. And the reverse.
+// `call` must outlive it.
 CallView view_of(const Call& call);
-Call call_of(const CallView& view);
 
 // Whether the pointers alias as plan.h's "Aliasing" says, on this rank.
 bool is_in_place(const CallView& call, int rank);
@@ -32,28 +31,25 @@ bool buffers_fit(const CallView& call, std::uint64_t input_bytes, std::uint64_t 
                  bool in_place);
 
 // A plan's header with what decides the shape of its buffers; of collectives with a fixed meaning.
-plan::Header shape_of(const Call& call, int ranks);
+plan::Header shape_of(const CallView& call, int ranks);
 
 // Bytes of one block; 0 for calls whose blocks differ.
 std::uint64_t block_bytes(const CallView& call);
 
 // The engine's view of a call. For all_to_all_v the spans of the call must outlive the arguments.
-engine::Arguments arguments_of(const Call& call);
+engine::Arguments arguments_of(const CallView& call);
 
 // What ranks must agree on.
-Fingerprint fingerprint(const Call& call);
+Fingerprint fingerprint(const CallView& call);
 
 // What each rank shows the others before a call, for UNISONO_CHECK_CALLS.
 struct CallCard {
   std::uint64_t call = 0;     // its fingerprint, packed
   std::uint64_t options = 0;  // a hash of those that ranks agree on
-  // What it was chosen to run as, if it can be made.
-  enum class Place : std::uint32_t { host, device, staged, mixed };
-  std::uint32_t plan = 0;  // plan_id()
-  Place place = Place::host;
-  FixedText<176> refusal;  // why this rank cannot make the call; empty if it can
+  std::uint32_t plan = 0;     // what it was chosen to run as, if it can be made: plan_id()
+  FixedText<180> refusal;     // why this rank cannot make the call; empty if it can
 };
-CallCard card_of(const Call& call, const PreparedCall& prepared, const Status& is_right);
+CallCard card_of(const CallView& call, const PreparedCall& prepared, const Status& is_right);
 // Misuse, naming the rank that cannot make call `sequence`, or two that disagree on it.
 Status compare(std::span<const CallCard> cards, std::uint64_t communicator, std::uint64_t sequence);
 

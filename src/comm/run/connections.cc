@@ -118,9 +118,12 @@ Status Connections::progress() {
   if (mapped_ == all_.size()) return {};
   bool connecting = false;
   bool unmapped = false;
+  bool silent = false;
   for (Entry* entry : all_) {
     connecting |= !entry->ready;
-    unmapped |= entry->ready && entry->connection->host_link() == nullptr;
+    if (!entry->ready || entry->connection->host_link() != nullptr) continue;
+    unmapped = true;
+    silent |= entry->transport->event_descriptor() < 0;
   }
   if (connecting)
     for (Entry* entry : all_)
@@ -139,7 +142,7 @@ Status Connections::progress() {
         sleeper_.store(entry->transport, std::memory_order_relaxed);
     }
   }
-  has_events_.store(unmapped, std::memory_order_relaxed);
+  has_events_.store(unmapped && !silent, std::memory_order_relaxed);
   next_due_ns_.store(due_ns, std::memory_order_relaxed);
   return {};
 }

@@ -35,7 +35,8 @@ class Connections : public engine::Resources {
   // In which at least one connection that a step needed was being made, its memory registered and
   // its peer waited for; without those that are not ready yet. For the thread that drives.
   std::int64_t connecting_ns() const { return connecting_ns_; }
-  // Whether a message may come that ends a sleep: one of another host. Any thread.
+  // Whether a message may come that ends a sleep: one of another host, and each of those does. Any
+  // thread.
   bool has_events() const { return has_events_.load(std::memory_order_relaxed); }
   // Sleeps until something may be there for progress(), but no longer. Any thread.
   void sleep(std::int64_t at_most_ns);

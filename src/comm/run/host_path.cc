@@ -48,7 +48,8 @@ Result<std::unique_ptr<HostPath>> HostPath::make(const std::shared_ptr<Job>& job
       is_world && identity.rank == 0 && !selection.file_note().empty())
     log(LogLevel::warn, selection.file_note());
   path->plans_ = std::make_unique<Plans>(
-      std::move(selection), identity.rank, engine::limits().operations, path->usable_slots(),
+      std::move(selection), Place::host, identity.rank, engine::limits().operations,
+      path->usable_slots(),
       [path = path.get()](const Plans::Program& made) { return path->make_relocated(made); });
   return path;
 }

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "engine/engine.h"
 #include "plan/builder.h"
 
 namespace unisono::comm {
@@ -27,6 +28,7 @@ class MessageGroup {
     std::vector<std::int64_t> counts;
     std::vector<std::int64_t> displacements;
     std::vector<std::uint64_t> calls;  // the fingerprints that pieces carry
+    engine::Blocks view() const { return {counts, displacements, calls}; }
   };
   // What goes to or comes from a peer on a channel, by one thread block.
   using Key = std::tuple<int, bool, int>;

@@ -188,9 +188,7 @@ Result<PointToPoint::PreparedMessage*> PointToPoint::prepared(const Message& mes
     UNISONO_ASSIGN(made->owned, engine::make_execution(header, program.take(), *open_lane_,
                                                        fifo_options_, tiling_inside_node));
     made->execution = made->owned.get();
-    made->arguments.type = made->entry.type = DataType::uint8;
-    made->entry.collective = Collective::point_to_point;
-    made->entry.set_plan(header.name);
+    made->set_messages(header.name);
     made->entry.peer = message.peer;
     made->entry.is_send = sends;
     made->entry.messages = 1;
@@ -227,9 +225,7 @@ Status PointToPoint::prepare(std::span<const Message> messages, Task& task) {
       {.bytes = bytes_of(messages[0]), .message_tag = messages[0].tag, .messages = 1});
   task.execution = task.owned.get();
   task.entry.bytes = bytes_of(messages[0]);
-  task.entry.collective = Collective::point_to_point;
-  task.entry.type = DataType::uint8;
-  task.entry.set_plan("any_source");
+  task.set_messages("any_source");
   return {};
 }
 
@@ -279,24 +275,13 @@ Status PointToPoint::prepare(std::span<const Message> messages, std::unique_ptr<
   header.output_blocks = static_cast<int>(recvs);
   const plan::RankProgram program = group.take_program();
 
-  for (const MessageGroup::Blocks* blocks : {&group.sends(), &group.recvs()}) {
-    task.counts.insert(task.counts.end(), blocks->counts.begin(), blocks->counts.end());
-    task.counts.insert(task.counts.end(), blocks->displacements.begin(),
-                       blocks->displacements.end());
-    task.calls.insert(task.calls.end(), blocks->calls.begin(), blocks->calls.end());
-  }
-  const std::span<const std::int64_t> counts(task.counts);
   engine::Arguments& arguments = task.arguments;
   arguments.input = group.sends().base;
   // Receives' addresses came in as writable.
   arguments.output = const_cast<std::byte*>(group.recvs().base);
-  arguments.input_counts = counts.first(sends);
-  arguments.input_displacements = counts.subspan(sends, sends);
-  arguments.output_counts = counts.subspan(2 * sends, recvs);
-  arguments.output_displacements = counts.subspan(2 * sends + recvs, recvs);
-  const std::span<const std::uint64_t> calls(task.calls);
-  arguments.input_calls = calls.first(sends);
-  arguments.output_calls = calls.subspan(sends, recvs);
+  arguments.inputs = group.sends().view();
+  arguments.outputs = group.recvs().view();
+  task.keep_lists();
 
   const bool draws = lane == nullptr;
   if (draws) lane = std::make_unique<Lane>(*this);
@@ -314,9 +299,7 @@ Status PointToPoint::prepare(std::span<const Message> messages, std::unique_ptr<
   }
   task.execution = task.owned.get();
   task.lane = std::move(lane);
-  task.entry.collective = Collective::point_to_point;
-  task.entry.type = DataType::uint8;
-  task.entry.set_plan(header.name);
+  task.set_messages(header.name);
   return {};
 }
 

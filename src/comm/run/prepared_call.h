@@ -4,6 +4,7 @@
 #include <unisono/communicator.h>
 
 #include <cstdint>
+#include <string_view>
 
 #include "engine/engine.h"
 #include "trace/record.h"
@@ -17,10 +18,17 @@ struct PreparedCall {
   trace::Entry entry;
   std::uint32_t kind = 0;    // as trace::Ring::write() says
   std::uint64_t number = 0;  // of a message's entry in the record
+
+  // Makes the entry one of messages.
+  void set_messages(std::string_view plan) {
+    entry.collective = Collective::point_to_point;
+    entry.type = DataType::uint8;
+    entry.set_plan(plan);
+  }
 };
 
-// A collective call as its caller states it, without lists of counts. Making a Call takes longer
-// than a small call does.
+// A collective call as its caller states it. Everything inside a communicator takes it so: a Call
+// owns its options, and making one takes longer than a small call does.
 struct CallView {
   Collective collective;
   const void* input;
@@ -31,6 +39,10 @@ struct CallView {
   int root;
   const CallOptions& options;
   engine::ScaleFactor multiplier = {};
+  const Call* whole = nullptr;  // all_to_all_v: has the lists. Calls by name have none.
+
+  engine::Blocks sent() const { return {whole->send_counts, whole->send_displacements}; }
+  engine::Blocks received() const { return {whole->recv_counts, whole->recv_displacements}; }
 };
 
 // The last call of a collective, kept for the next one like it. Addresses may differ.

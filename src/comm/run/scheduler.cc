@@ -22,9 +22,8 @@ Scheduler::Scheduler(Options options, sys::World& world, Connections& connection
       connections_(connections),
       status_page_(status_page),
       group_(group),
-      collectives_record_(options_.record_slots),
-      messages_record_(options_.record_slots),
-      launches_(options_.record_slots),
+      log_({options_.rank, options_.communicator, options_.group}, options_.record_slots, world,
+           status_page, group),
       spin_(options_.spins, options_.adapts_spins),
       clock_(world),
       thread_wake_(world.make_condition()) {}
@@ -40,8 +39,7 @@ Status Scheduler::run(Task& task) {
   }
   if (task.phase.load(std::memory_order_relaxed) == Task::Phase::idle) status = enqueue(task);
   if (status.ok()) status = wait(task, INT64_MAX);
-  waiters_.fetch_sub(1);
-  if (!idle()) wake_progress_thread();
+  stop_waiting();
   return status;
 }
 
@@ -59,8 +57,7 @@ Status Scheduler::submit(Task& task) {
   } else {
     status = enqueue(task);
   }
-  waiters_.fetch_sub(1);
-  if (!idle()) wake_progress_thread();
+  stop_waiting();
   return status;
 }
 
@@ -94,8 +91,7 @@ Status Scheduler::wait(Task& task, std::int64_t until_ns) {
       break;
     }
   }
-  waiters_.fetch_sub(1);
-  if (!idle()) wake_progress_thread();
+  stop_waiting();
   if (!gave_up.ok()) return gave_up;
   return task.outcome();
 }
@@ -174,7 +170,7 @@ bool Scheduler::start(Task& task) {
   task.entry.started_ns = now_ns();
   task.connecting_before_ns = connections_.connecting_ns();
   task.set_started();
-  write(task);
+  log_.write(task);
   if (task.entry.collective != Collective::point_to_point) {
     task.arguments.call.number = static_cast<std::uint32_t>(status_page_.joined());
     status_page_.shows(task.arguments.call);
@@ -205,19 +201,20 @@ bool Scheduler::poll(Task& task) {
 void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   task.entry.waiting = {};
   if (error) {
-    close(task, *error);
+    log_.close(task, *error);
   } else if (task.arguments.is_on_stream()) {
+    const StreamCalls& on_streams = *on_streams_.load(std::memory_order_relaxed);
     trace::Entry entry = task.entry;
-    if (!entry.is_message()) launched(entry, entry.sequence, task.arguments);
+    if (!entry.is_message()) log_.launched(on_streams, entry, entry.sequence, task.arguments);
     for (const Task::Part& part : task.parts) {
       entry = task.recorded(part);
-      launched(entry, part.number, task.arguments);
+      log_.launched(on_streams, entry, part.number, task.arguments);
     }
   } else {
     task.entry.state = trace::State::ended;
     task.entry.ended_ns = now_ns();
     count_times(task.entry, *task.execution, task.connecting_before_ns);
-    write(task);
+    log_.write(task);
   }
   if (current_ == &task) current_ = nullptr;
   std::erase(messages_, &task);
@@ -230,6 +227,58 @@ void Scheduler::finish(Task& task, std::shared_ptr<const Error> error) {
   count_call(-1);
   // After this store the task may be gone when `keeps_alive` is.
   task.phase.store(Task::Phase::done, std::memory_order_release);
+}
+
+void Scheduler::close_record(const Error& error) {
+  has_closed_ = true;
+  log_.close_launches(error);
+  if (current_ != nullptr) log_.close(*current_, error);
+  for (Task* task : messages_) log_.close(*task, error);
+  {
+    const std::lock_guard lock(queue_mutex_);
+    for (auto* const queue : {&queued_in_order_, &queued_messages_})
+      for (Task* task : *queue) log_.close(*task, error);
+  }
+  if (options_.on_failure) options_.on_failure(error);
+}
+
+trace::Record Scheduler::record() const {
+  trace::Record out;
+  std::vector<trace::Entry> queued;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    for (const auto* const queue : {&queued_in_order_, &queued_messages_})
+      for (const Task* task : *queue) {
+        if (!task->entry.is_message()) queued.push_back(task->recorded());
+        for (const Task::Part& part : task->parts) queued.push_back(task->recorded(part));
+      }
+  }
+  // After the queues: what left them meanwhile is in the rings.
+  log_.read(out);
+  if (const StreamCalls* on_streams = on_streams_.load(std::memory_order_acquire))
+    on_streams->complete_fallbacks(out.collectives);
+  out.connections = connections_.traffic();
+  for (const trace::Entry& entry : queued) {
+    auto& known = entry.is_message() ? out.messages : out.collectives;
+    const auto is_same = [&](const trace::Entry& other) {
+      return other.sequence == entry.sequence && other.peer == entry.peer &&
+             other.is_send == entry.is_send && other.message_tag == entry.message_tag &&
+             other.scheduled_ns == entry.scheduled_ns;
+    };
+    if (std::ranges::none_of(known, is_same)) known.push_back(entry);
+  }
+  if (failed_.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(failure_mutex_);
+    out.failure = trace::Failure{.error = *failure_, .time_ns = failed_ns_};
+  }
+  return out;
+}
+
+void Scheduler::look_at_launched() {
+  if (!try_lock_progress()) return;
+  if (StreamCalls* const on_streams = on_streams_.load(std::memory_order_acquire))
+    log_.look_at_launched(*on_streams, failed_);
+  unlock_progress();
 }
 
 }  // namespace unisono::comm

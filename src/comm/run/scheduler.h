@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -21,8 +20,8 @@
 #include "comm/blame/inquiry.h"
 #include "comm/join/bootstrap.h"
 #include "comm/run/backoff.h"
+#include "comm/run/call_log.h"
 #include "comm/run/connections.h"
-#include "comm/run/launches.h"
 #include "comm/run/prepared_call.h"
 #include "comm/run/status_page.h"
 #include "comm/run/stream_calls.h"
@@ -94,10 +93,11 @@ class Scheduler {
   // Any thread. Neither waits for the thread that drives nor asks the device.
   trace::Record record() const;
   // The same, after a look at what is on streams.
-  trace::Record look_and_record();
-  std::size_t record_bytes() const {
-    return collectives_record_.memory_bytes() + messages_record_.memory_bytes();
+  trace::Record look_and_record() {
+    look_at_launched();
+    return record();
   }
+  std::size_t record_bytes() const { return log_.memory_bytes(); }
   // Holds the progress lock while alive, so that nothing moves.
   class Pause;
 
@@ -107,10 +107,6 @@ class Scheduler {
  private:
   // Looking at the clock costs some 25 ns; every 64th idle poll is often enough.
   static constexpr std::int64_t rounds_between_looks = 64;
-  // Calls that do not match may wait for each other until their deadline: neither sends what the
-  // other waits for. So a rank that has waited this long compares its call with those that it waits
-  // for.
-  static constexpr std::int64_t patience_before_comparing_ns = 500'000'000;
 
   bool try_lock_progress() { return !progress_lock_.exchange(true, std::memory_order_acquire); }
   void unlock_progress() { progress_lock_.store(false, std::memory_order_release); }
@@ -143,27 +139,13 @@ class Scheduler {
   // False: it did not start, and the task must not be polled: an execution that stands in the
   // middle of starting may look complete. The group has failed, or asks why its peer is gone.
   bool start(Task& task);
-  void write(const Task& task);
   // A call that does not run at once begins, or has ended.
   void count_call(int change);
   // Polls one running task; whether it moved.
   bool poll(Task& task);
   void finish(Task& task, std::shared_ptr<const Error> error);
-  // A call is on its stream: driven until it is over there.
-  void launched(trace::Entry& entry, std::uint64_t number, const engine::Arguments& arguments,
-                std::uint32_t kind = 0);
+  // Where the lock is free: notices what is over on streams.
   void look_at_launched();
-  // An error once the first call that is open on a stream has been so for longer than its timeout.
-  std::optional<Error> overdue_launch(std::int64_t now) const;
-  // The collective of that launch; none: it was messages, or another launch has taken its place.
-  std::optional<CallId> launched_call(std::uint64_t launch) const;
-  // Shows the neighbours which collectives the streams are at.
-  void show_launched();
-  // An error if the first call that is open on a stream has been so for long, and a rank that it
-  // waits for has made another.
-  std::optional<Error> launched_mismatch(std::int64_t now);
-  // Counts this rank as one with a call under way while one is on a stream.
-  void count_launched(bool is_open);
   // A call in host memory has ended, at once or as a task: where its time went.
   void count_times(trace::Entry& entry, const engine::Execution& execution,
                    std::int64_t connecting_before_ns) {
@@ -173,7 +155,6 @@ class Scheduler {
     connecting_seen_ns_ = connections_.connecting_ns();
     entry.connecting_ns = connecting_seen_ns_ - connecting_before_ns;
   }
-  void close(Task& task, const Error& error);
   // Now and then while nothing moves: deadlines, the living of peers, what others tell.
   void poll_peers();
   bool has_overdue_call(std::int64_t now);
@@ -199,8 +180,6 @@ class Scheduler {
   void go_on_with_inquest();
   void fail_pending(const std::shared_ptr<const Error>& error);
   void close_record(const Error& error);
-  // The first of those that wait for their turn; nullptr when none does.
-  Task* take_queued();
   // An error, if a rank of this node is known to be in another call: calls that do not match wait
   // for messages that never come, or for a rank that has left.
   std::optional<Error> mismatch() const;
@@ -210,7 +189,8 @@ class Scheduler {
   std::string own_part();
   std::shared_ptr<const Error> failure_pointer() const;
   void run_progress_thread();
-  void wake_progress_thread();
+  // A thread that waited for a call does no longer, and leaves what is pending to another.
+  void stop_waiting();
   // And wakes it. Without it calls that nobody waits for would never end: then all fail.
   void start_progress_thread();
   // It runs no more after this, or after `patience` at the latest.
@@ -222,10 +202,7 @@ class Scheduler {
   std::atomic<StreamCalls*> on_streams_{nullptr};
   StatusPage& status_page_;
   ControlGroup& group_;
-  // By the numbers of collectives, and of what messages a call has to or from a peer.
-  trace::Ring collectives_record_;
-  trace::Ring messages_record_;
-  Launches launches_;
+  CallLog log_;
 
   std::atomic<bool> progress_lock_{false};
   // Sequentially consistent, both: a thread that leaves wait() and one that submits must not both
@@ -240,21 +217,6 @@ class Scheduler {
   std::int64_t connecting_seen_ns_ = 0;  // by calls that have ended
   Task* current_ = nullptr;              // the collective that runs
   std::vector<Task*> messages_;          // groups of messages that run
-  bool has_launched_ = false;            // and not seen that all are over
-  std::uint64_t ended_launches_ = 0;
-  std::int64_t open_since_ns_ = 0;  // the first launch after these
-  // By the launch's number. Once it has been overwritten, those of later calls count, which are the
-  // same as a rule.
-  std::array<std::int64_t, 64> launch_timeouts_ns_{};
-  // By the launch's number; empty until streams are looked after. A stream takes some thousand
-  // commands, so the first launch that is open is among these.
-  static constexpr std::size_t most_launched = 2048;
-  struct LaunchedCall {
-    std::uint64_t launch = 0;
-    CallId call;
-  };
-  std::vector<LaunchedCall> launched_calls_;
-  std::int64_t last_compared_ns_ = 0;  // with what kernels wait for
   bool has_closed_ = false;
   std::int64_t idle_rounds_ = 0;
   std::int64_t last_peer_check_ns_ = 0;
@@ -264,6 +226,7 @@ class Scheduler {
     trace::Waiting waiting;
     std::int64_t since_ns;
     std::int64_t timeout_ns;  // of the call
+    CallWait call;
     bool operator==(const Awaited&) const = default;
   };
   std::vector<Awaited> awaited_;

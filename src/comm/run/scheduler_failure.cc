@@ -49,7 +49,7 @@ void Scheduler::poll_peers() {
 bool Scheduler::has_overdue_call(std::int64_t now) {
   const auto look_at = [&](Task& task) {
     task.entry.waiting = task.execution->waiting();
-    write(task);
+    log_.write(task);
     return now >= task.deadline_ns;
   };
   bool is_overdue = current_ != nullptr && look_at(*current_);
@@ -69,14 +69,16 @@ void Scheduler::look_at_waits(std::int64_t now) {
       const auto known = std::ranges::find(awaited_, waiting, &Awaited::waiting);
       found.push_back({.waiting = waiting,
                        .since_ns = known == awaited_.end() ? now : known->since_ns,
-                       .timeout_ns = task.deadline_ns - task.entry.started_ns});
+                       .timeout_ns = task.deadline_ns - task.entry.started_ns,
+                       .call = CallWait::of(task.entry, waiting)});
     }
   };
   if (current_ != nullptr) look_at(*current_);
   for (const Task* task : messages_) look_at(*task);
   awaited_ = std::move(found);
-  group_.call_state().waits_for.store(awaited_.empty() ? -1 : awaited_.front().waiting.peer,
-                                      std::memory_order_relaxed);
+  group_.call_state().waits.store(
+      pack(awaited_.empty() ? log_.launched_wait() : awaited_.front().call),
+      std::memory_order_relaxed);
 }
 
 void Scheduler::check_peers() {
@@ -105,7 +107,7 @@ void Scheduler::listen(std::int64_t now) {
 
 bool Scheduler::compare_calls(std::int64_t now) {
   const bool is_patient = std::ranges::none_of(awaited_, [&](const Awaited& awaited) {
-    return now - awaited.since_ns >= patience_before_comparing_ns;
+    return now - awaited.since_ns >= CallLog::patience_before_comparing_ns;
   });
   if (current_ == nullptr || is_patient) return false;
   auto disagreement = mismatch();
@@ -176,7 +178,7 @@ void Scheduler::begin_inquest(bool is_timeout, const Error* seen) {
   inquest_->collectives = status_page_.started();
   inquest_->call = current_ != nullptr ? current_->arguments.call : CallId{};
   if (const Task* const task = first_open())
-    inquest_->number = static_cast<std::int64_t>(task->entry.sequence);
+    inquest_->waits = CallWait::of(task->entry, task->execution->waiting());
   auto& parts = inquest_->awaited;
   if (seen != nullptr)
     parts.push_back(
@@ -195,7 +197,8 @@ void Scheduler::begin_inquest(bool is_timeout, const Error* seen) {
     const bool is_overdue = 2 * waited_ns >= awaited.timeout_ns;
     auto part = std::ranges::find(parts, peer, &Inquest::Awaited::member);
     if (part == parts.end())
-      part = parts.insert(part, {.member = peer, .text = trace::describe(awaited.waiting)});
+      part = parts.insert(
+          part, {.member = peer, .text = trace::describe(awaited.waiting), .waits = awaited.call});
     part->waited_ns = std::max(part->waited_ns, waited_ns);
     part->is_overdue |= is_overdue;
   }
@@ -287,7 +290,15 @@ void Scheduler::fail_pending(const std::shared_ptr<const Error>& error) {
   if (!has_closed_) close_record(*error);
   if (current_ != nullptr) finish(*current_, error);
   while (!messages_.empty()) finish(*messages_.back(), error);
-  while (Task* const task = take_queued()) finish(*task, error);
+  std::deque<Task*> queued;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    queued.swap(queued_in_order_);
+    queued.insert(queued.end(), queued_messages_.begin(), queued_messages_.end());
+    queued_messages_.clear();
+    has_queued_.store(false, std::memory_order_relaxed);
+  }
+  for (Task* const task : queued) finish(*task, error);
 }
 
 void Scheduler::look_for_failure() {
@@ -311,10 +322,7 @@ void Scheduler::look_at_device() {
   StreamCalls& on_streams = *on_streams_.load(std::memory_order_acquire);
   on_streams.share_memory();
   on_streams.look(now_ns());
-  if (try_lock_progress()) {
-    look_at_launched();
-    unlock_progress();
-  }
+  look_at_launched();
   const bool has_failed = failed_.load(std::memory_order_acquire);
   if (const Status works = has_failed ? Status() : on_streams.check_device(); !works.ok()) {
     Error broken = works.error();
@@ -340,9 +348,10 @@ void Scheduler::look_at_device() {
   // A call that was launched waits for no connection any more.
   look_at_waits(now);
   listen(now);
-  if (const auto disagreement = launched_mismatch(now)) fail_as_told(*disagreement);
+  if (const auto disagreement = log_.launched_mismatch(on_streams, now))
+    fail_as_told(*disagreement);
   look_at_device_peers(now);
-  if (const auto overdue = overdue_launch(now)) fail(*overdue);
+  if (const auto overdue = log_.overdue_launch(on_streams, now)) fail(*overdue);
   unlock_progress();
   if (failed_.load(std::memory_order_acquire)) help();
 }
@@ -357,7 +366,10 @@ void Scheduler::look_at_device_peers(std::int64_t now) {
     device_peer_left_ns_ = 0;
   } else {
     if (device_peer_left_ns_ == 0) device_peer_left_ns_ = now;
-    if (now - device_peer_left_ns_ >= patience_with_left_peer_ns) suspect(lives.error());
+    // One that has left in order may have done its part of the call.
+    if (lives.error().reason != FailureReason::left ||
+        now - device_peer_left_ns_ >= patience_with_left_peer_ns)
+      suspect(lives.error());
   }
 }
 
@@ -379,18 +391,6 @@ void Scheduler::fail_for_memory() {
     // NOLINTNEXTLINE(bugprone-empty-catch)
   } catch (const std::bad_alloc&) {
   }
-}
-
-Task* Scheduler::take_queued() {
-  const std::lock_guard lock(queue_mutex_);
-  for (auto* const queue : {&queued_in_order_, &queued_messages_}) {
-    if (queue->empty()) continue;
-    Task* const task = queue->front();
-    queue->pop_front();
-    return task;
-  }
-  has_queued_.store(false, std::memory_order_relaxed);
-  return nullptr;
 }
 
 }  // namespace unisono::comm

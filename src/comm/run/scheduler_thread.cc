@@ -37,7 +37,7 @@ void Scheduler::stop_progress_thread(std::chrono::milliseconds patience) {
 }
 
 void Scheduler::watch(StreamCalls& on_streams) {
-  launched_calls_.resize(most_launched);
+  log_.watch_launches();
   on_streams_.store(&on_streams, std::memory_order_release);
   if (failed_.load(std::memory_order_acquire)) on_streams.abort({});
   // A program may end without having destroyed its communicators, and the driver, which was
@@ -46,8 +46,9 @@ void Scheduler::watch(StreamCalls& on_streams) {
   start_progress_thread();
 }
 
-void Scheduler::wake_progress_thread() {
-  if (waiters_.load() == 0) start_progress_thread();
+void Scheduler::stop_waiting() {
+  waiters_.fetch_sub(1);
+  if (!idle() && waiters_.load() == 0) start_progress_thread();
 }
 
 void Scheduler::start_progress_thread() {

@@ -39,8 +39,8 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   const bool is_collective = entry.collective != Collective::point_to_point;
   if (is_collective) {
     // In the order in which they start, whichever thread has made them.
-    const auto number = static_cast<std::uint32_t>(status_page_.joined());
-    if (call.arguments.call.number != number) call.arguments.call.number = number;
+    const auto joined = static_cast<std::uint32_t>(status_page_.joined());
+    if (call.arguments.call.number != joined) call.arguments.call.number = joined;
   }
   // In a call of few bytes the clock is read when it first waits for a peer, where reading costs
   // nothing.
@@ -64,8 +64,10 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
   entry.ended_ns = clock_.now_ns();
   if (entry.started_ns == 0) entry.started_ns = entry.ended_ns;
   entry.scheduled_ns = entry.started_ns;
+  const std::uint64_t number = is_collective ? entry.sequence : call.number;
   if (call.arguments.is_on_stream()) {
-    launched(entry, is_collective ? entry.sequence : call.number, call.arguments, call.kind);
+    log_.launched(*on_streams_.load(std::memory_order_relaxed), entry, number, call.arguments,
+                  call.kind);
   } else {
     entry.state = trace::State::ended;
     std::uint32_t kind = call.kind;
@@ -75,8 +77,7 @@ bool Scheduler::try_in_turn(PreparedCall& call, Status& status) {
       // A call that connected differs from others of its kind in more than its times.
       if (entry.connecting_ns != 0) kind = 0;
     }
-    (is_collective ? collectives_record_ : messages_record_)
-        .write(is_collective ? entry.sequence : call.number, entry, kind);
+    log_.write(entry, number, kind);
     entry.connecting_ns = 0;  // the next call like this one has the entry again
   }
   // The next one's, most likely: the call is copied as a whole when it starts, which would wait for
@@ -200,7 +201,7 @@ Status Scheduler::wait_after_inline(PreparedCall& call, const Status& status) {
   task.connecting_before_ns = connecting_seen_ns_;
   task.deadline_ns = entry.started_ns + call.arguments.timeout_ns();
   task.phase.store(Task::Phase::running, std::memory_order_relaxed);
-  write(task);
+  log_.write(task);
   if (task.in_order)
     current_ = &task;
   else

@@ -120,8 +120,9 @@ std::optional<StatusPage::OtherCall> StatusPage::other_launched(const CallId& ou
   if (!memory_ || captures(*own_line_)) return std::nullopt;
   for (std::size_t i = 0; i < neighbours_.size(); ++i) {
     const Line& line = line_of(i);
-    if (const auto theirs = line.launches.find(ours.number);
-        theirs && *theirs != ours && !captures(line))
+    auto theirs = line.launches.find(ours.number);
+    if (!theirs) theirs = line.kept.find(ours.number);
+    if (theirs && *theirs != ours && !captures(line))
       return OtherCall{.rank = neighbours_[i], .theirs = *theirs, .ours = ours};
   }
   return std::nullopt;

@@ -82,8 +82,9 @@ class StatusPage {
   void shows_launched(std::span<const CallId> calls) { own_line_->launches.show(calls); }
   // This rank has captured a collective, and counts it once, however often a graph runs it.
   void captures() { own_line_->captures.store(true, std::memory_order_relaxed); }
-  // A neighbour whose collective on a stream of the same number as `ours` is another. Ranks that
-  // have captured are not compared. Relaxed, as in absent().
+  // A neighbour whose collective of the same number as `ours`, which is on a stream, is another: on
+  // a stream of its own, or in host memory. Ranks that have captured are not compared. Relaxed, as
+  // in absent().
   std::optional<OtherCall> other_launched(const CallId& ours) const;
   // Whether other_call() compares that rank's calls.
   bool has_line(int rank) const;

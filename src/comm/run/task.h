@@ -4,7 +4,9 @@
 #include <unisono/communicator.h>
 
 #include <atomic>
+#include <initializer_list>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/run/prepared_call.h"
@@ -31,6 +33,21 @@ struct Task : PreparedCall {
     bool is_send = false;
   };
   std::vector<Part> parts;
+  // Copies the lists of the arguments, which may end with the call that starts the task.
+  void keep_lists() {
+    engine::Blocks &in = arguments.inputs, &out = arguments.outputs;
+    keep(counts, {&in.counts, &in.displacements, &out.counts, &out.displacements});
+    keep(calls, {&in.calls, &out.calls});
+  }
+  template <class T>
+  static void keep(std::vector<T>& kept, std::initializer_list<std::span<const T>*> lists) {
+    for (const auto* list : lists) kept.insert(kept.end(), list->begin(), list->end());
+    std::span<const T> rest(kept);
+    for (auto* list : lists) {
+      *list = rest.first(list->size());
+      rest = rest.subspan(list->size());
+    }
+  }
   // The host does not see a call on a stream start.
   void set_started() {
     entry.state = arguments.is_on_stream() ? trace::State::scheduled : trace::State::started;

@@ -86,8 +86,11 @@ class DeviceModel : public EngineModel {
         static_cast<std::size_t>(header.max_step_count) * device::ll128_line_bytes >
             options_.slot_bytes)
       return false;
-    const Blocks blocks = blocks_of(entry, request);
-    return blocks.exist && blocks.most * request.channels <= thread_blocks_;
+    // Ranks of one call may be in place and out of place. A call in place of a plan that cannot be
+    // takes a private copy.
+    const Blocks in_place = blocks_of(entry, request, true);
+    return fits(blocks_of(entry, request, false), request) &&
+           (!in_place.exist || fits(in_place, request));
   }
   std::string_view name() const override { return "gpu"; }
   std::span<const int> channels() const override {
@@ -308,15 +311,23 @@ class DeviceModel : public EngineModel {
     return out;
   }
   Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request) const {
+    return blocks_of(entry, request, request.in_place);
+  }
+  Blocks blocks_of(const algorithm::Entry& entry, const algorithm::Request& request,
+                   bool in_place) const {
     const std::lock_guard lock(mutex_);
     auto [found, is_new] =
-        blocks_.try_emplace({&entry, request.placement.ranks(), request.root, request.in_place});
+        blocks_.try_emplace({&entry, request.placement.ranks(), request.root, in_place});
     if (is_new) {
       algorithm::Request of_one = request;
       of_one.channels = 1;
+      of_one.in_place = in_place;
       found->second = count_blocks(entry, of_one);
     }
     return found->second;
+  }
+  bool fits(const Blocks& blocks, const algorithm::Request& request) const {
+    return blocks.exist && blocks.most * request.channels <= thread_blocks_;
   }
 
   engine::gpu::Options options_;

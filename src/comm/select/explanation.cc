@@ -13,8 +13,8 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-// Columns as wide as they must be, with two spaces between; the first two aligned to the left.
-std::string table(const std::vector<Row>& rows) {
+// Columns as wide as they must be, with two spaces between; the first ones aligned to the left.
+std::string table(const std::vector<Row>& rows, std::size_t left = 2) {
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows)
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
@@ -22,7 +22,7 @@ std::string table(const std::vector<Row>& rows) {
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       const std::string padding(widths[i] - row[i].size(), ' ');
-      out += (i == 0 ? "" : "  ") + (i < 2 ? row[i] + padding : padding + row[i]);
+      out += (i == 0 ? "" : "  ") + (i < left ? row[i] + padding : padding + row[i]);
     }
     out += '\n';
   }
@@ -63,6 +63,14 @@ std::string Explanation::text() const {
           "\ndecided by: ", origin, ", for ", format_bytes(min_bytes),
           max_bytes == UINT64_MAX ? " and more" : str(" to ", format_bytes(max_bytes)), "\n");
   if (!note.empty()) out += str(note, "\n");
+  if (!levels.empty()) out += str("levels: ", levels, "\n");
+  if (!distances.empty()) {
+    std::vector<Row> rows{{"messages of the plan", "count", "bytes", "longer us"}};
+    for (const PlanDistance& one : distances)
+      rows.push_back(
+          {one.where, str(one.messages), bytes_text(one.bytes), microseconds(one.longer_us)});
+    out += str("\n", table(rows, 1), candidates.empty() ? "" : "\n");
+  }
   if (candidates.empty()) return out;
   const bool crosses_nodes = nodes > 1;
   const bool same_channels = std::ranges::all_of(candidates, [&](const PlanCandidate& one) {
@@ -75,15 +83,23 @@ std::string Explanation::text() const {
 
   Row head{"algorithm", "protocol"};
   if (!same_channels) head.emplace_back("channels");
-  for (const char* one : {"time us", "steps", "bytes sent"}) head.emplace_back(one);
+  // Where messages cost more the farther they go, this time stands in for the bytes between nodes.
+  const bool has_distances =
+      std::ranges::any_of(candidates, [](const PlanCandidate& one) { return one.longer_us > 0; });
+  head.emplace_back("time us");
+  if (has_distances) head.emplace_back("far us");
+  for (const char* one : {"steps", "bytes sent"}) head.emplace_back(one);
   std::vector<Row> rows{head};
   for (const PlanCandidate& one : candidates) {
     Row row{one.algorithm, std::string(name(one.protocol))};
     if (!same_channels) row.push_back(str(one.channels));
     row.push_back(microseconds(one.time_us));
+    if (has_distances) row.push_back(microseconds(one.longer_us));
     row.push_back(str(one.steps, crosses_nodes ? str(" (", one.steps_inter_node, ")") : ""));
     row.push_back(bytes_text(one.bytes_sent) +
-                  (crosses_nodes ? str(" (", bytes_text(one.bytes_sent_inter_node), ")") : ""));
+                  (crosses_nodes && !has_distances
+                       ? str(" (", bytes_text(one.bytes_sent_inter_node), ")")
+                       : ""));
     rows.push_back(std::move(row));
   }
   return out + table(rows);

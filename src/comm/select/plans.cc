@@ -1,7 +1,6 @@
 #include "comm/select/plans.h"
 
 #include "algorithm/exchange.h"
-#include "base/fingerprint.h"
 #include "base/str.h"
 #include "base/try.h"
 
@@ -58,7 +57,7 @@ Result<const Plans::Made*> Plans::execution(const Choice& choice, Collective col
   auto found = executions_.find(key);
   if (found == executions_.end() && choice.registered != nullptr) {
     UNISONO_ASSIGN(auto made, make(*choice.registered, in_place));
-    found = executions_.emplace(key, Made{std::move(made), choice.registered->id()}).first;
+    found = executions_.emplace(key, Made{std::move(made), choice.registered->id(place_)}).first;
   } else if (found == executions_.end()) {
     const algorithm::Request request = selection_.request(collective, choice, root, in_place);
     UNISONO_ASSIGN(const plan::Header header, algorithm::make_header(*choice.entry, request));
@@ -74,7 +73,8 @@ Result<const Plans::Made*> Plans::execution(const Choice& choice, Collective col
                                      .exchange = exchange,
                                      .entry = choice.entry,
                                      .request = &request}));
-    const std::uint32_t id = plan_id(choice.entry->name, 0, choice.protocol, choice.channels);
+    const std::uint32_t id =
+        plan_id(choice.entry->name, 0, choice.protocol, choice.channels, place_);
     found = executions_.emplace(key, Made{std::move(made), id}).first;
   }
   return &found->second;
@@ -95,10 +95,10 @@ void Plans::add(Prepared prepared) {
   const std::lock_guard lock(mutex_);
   const Registered& plan = *prepared.plan;
   executions_.emplace(key_of(plan, plan.header.in_place),
-                      Made{std::move(prepared.execution), plan.id()});
+                      Made{std::move(prepared.execution), plan.id(place_)});
   if (prepared.in_place)
     executions_.emplace(key_of(plan, /*in_place=*/true),
-                        Made{std::move(prepared.in_place), plan.id()});
+                        Made{std::move(prepared.in_place), plan.id(place_)});
   selection_.add(std::move(prepared.plan));
 }
 

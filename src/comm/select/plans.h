@@ -9,6 +9,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "base/fingerprint.h"
 #include "comm/select/selection.h"
 #include "engine/engine.h"
 
@@ -35,8 +36,9 @@ class Plans {
   using Make = std::function<Result<std::unique_ptr<engine::Execution>>(const Program& program)>;
   // `operations` are those that the engine runs, a bit for each; of `slots` its connections have so
   // many that can be used at once.
-  Plans(Selection selection, int rank, std::uint32_t operations, int slots, Make make)
+  Plans(Selection selection, Place place, int rank, std::uint32_t operations, int slots, Make make)
       : selection_(std::move(selection)),
+        place_(place),
         rank_(rank),
         operations_(operations),
         slots_(slots),
@@ -104,6 +106,7 @@ class Plans {
 
   std::mutex mutex_;
   Selection selection_;
+  const Place place_;
   int rank_;
   std::uint32_t operations_;
   int slots_;

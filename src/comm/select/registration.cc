@@ -230,8 +230,8 @@ bool Registered::serves(Collective collective, std::uint64_t bytes, int root) co
          min_bytes <= bytes && bytes <= max_bytes;
 }
 
-std::uint32_t Registered::id() const {
-  return plan_id(header.name, digest, header.protocol, header.channels);
+std::uint32_t Registered::id(Place place) const {
+  return plan_id(header.name, digest, header.protocol, header.channels, place);
 }
 
 const Registered* Registered::form_for(std::uint32_t engine_operations, int engine_slots) const {

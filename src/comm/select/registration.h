@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/fingerprint.h"
 #include "plan/exchange.h"
 #include "plan/plan.h"
 
@@ -39,8 +40,8 @@ struct Registered {
   std::shared_ptr<const Registered> form_in_place{};
 
   bool serves(Collective collective, std::uint64_t bytes, int root) const;
-  // What its messages carry: plan_id().
-  std::uint32_t id() const;
+  // Its messages carry this plan_id() where it runs there.
+  std::uint32_t id(Place place) const;
   // The form that an engine of these operations and slots runs; null: none.
   const Registered* form_for(std::uint32_t engine_operations, int engine_slots) const;
   // What it needs that an engine of these operations and slots has not: the first step, of this

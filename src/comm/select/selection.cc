@@ -9,6 +9,7 @@
 #include "base/settings.h"
 #include "base/try.h"
 #include "base/units.h"
+#include "comm/select/distances.h"
 
 namespace unisono::comm {
 namespace {
@@ -97,8 +98,10 @@ std::vector<Candidate> Selection::all_candidates(Collective collective, std::uin
         wanted.channels = channels;
         if (!entry->supports(wanted).ok() || !model_->runs(*entry, wanted)) continue;
         const algorithm::Cost cost = entry->cost(wanted, block);
+        const double longer_us = algorithm::longer_us(cost, placement_.levels());
         out.push_back({{entry, wanted.protocol, channels, nullptr, {}},
-                       model_->time_us(*entry, wanted, cost, block, limit),
+                       model_->time_us(*entry, wanted, cost, block, limit) + longer_us,
+                       longer_us,
                        cost});
       }
   }
@@ -370,15 +373,11 @@ Result<Explanation> Selection::explain(Collective collective, std::uint64_t byte
     out.min_bytes = row.min_bytes;
     out.max_bytes = row.max_bytes;
   }
+  out.levels = describe(placement_.levels());
+  if (choice.entry != nullptr)
+    out.distances = distances_of(*choice.entry, to_run.request, to_run.block_bytes);
   for (const Candidate& one : candidates(collective, bytes, limit))
-    out.candidates.push_back({.algorithm = std::string(one.choice.entry->name),
-                              .protocol = one.choice.protocol,
-                              .channels = one.choice.channels,
-                              .time_us = one.time_us,
-                              .steps = one.cost.steps,
-                              .steps_inter_node = one.cost.steps_inter_node,
-                              .bytes_sent = one.cost.bytes_sent,
-                              .bytes_sent_inter_node = one.cost.bytes_sent_inter_node});
+    out.candidates.push_back(described(one));
   return out;
 }
 

@@ -54,6 +54,7 @@ struct SelectionRow {
 struct Candidate {
   Choice choice;
   double time_us = 0;
+  double longer_us = 0;  // of it, by the levels
   algorithm::Cost cost;
 };
 

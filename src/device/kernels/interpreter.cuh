@@ -19,20 +19,16 @@
 
 #include "device/copy/move.cuh"
 #include "device/kernels/address.cuh"
+#include "device/kernels/extent.cuh"
 #include "device/link.h"
 #include "device/program.h"
 #include "device/ptx/grid.cuh"
 #include "device/sync/link.cuh"
 #include "device/sync/stamp.cuh"
 #include "device/sync/wait.cuh"
-#include "plan/chunk_layout.h"
 
 namespace unisono::device {
 namespace {
-
-// The enumerators of plan::Buffer, by value.
-constexpr int input_buffer = 0;
-constexpr int output_buffer = 1;
 
 // Threads that wait and tell, each of another warp.
 constexpr unsigned dependency_thread = 0;
@@ -51,36 +47,10 @@ struct Shared {
   std::uint64_t out_addresses[max_addresses + 1];
 };
 
-struct Extent {
-  Byte* data;
-  std::int64_t bytes;
-};
-
-// The part of a chunk that lies in a tile.
-__device__ Extent locate(const Launch& launch, int buffer, int chunk, int tile) {
-  const auto chunks = static_cast<unsigned>(launch.program.chunks_per_block);
-  const unsigned block = static_cast<unsigned>(chunk) / chunks;
-  const unsigned place = static_cast<unsigned>(chunk) % chunks;
-  plan::ChunkLayout layout{launch.count, launch.chunk_elements};
-  std::int64_t start = launch.count * block;
-  if (launch.is_uneven != 0 && (buffer == input_buffer || buffer == output_buffer)) {
-    const bool in = buffer == input_buffer;
-    const UnevenBlocks& uneven = launch.uneven;
-    start = in ? uneven.input_displacements[block] : uneven.output_displacements[block];
-    layout = plan::ChunkLayout::of(in ? uneven.input_counts[block] : uneven.output_counts[block],
-                                   static_cast<int>(chunks), launch.arithmetic.element_bytes);
-  }
-  const std::int64_t end = layout.end(place);
-  const std::int64_t wanted = layout.begin(place) + tile * launch.tile_elements;
-  const std::int64_t from = wanted < end ? wanted : end;
-  const std::int64_t to = from + launch.tile_elements < end ? from + launch.tile_elements : end;
-  const std::int64_t size = launch.arithmetic.element_bytes;
-  return {at_address<Byte>(launch.buffers[buffer]) + (start + from) * size, (to - from) * size};
-}
-
 // A thread block on its way through the program. Every thread has its own copy; they are alike.
-// Programs without tokens have a kernel of their own, because registers are few.
-template <bool has_tokens>
+// Programs without tokens have a kernel of their own, because registers are few, and so have those
+// of which some messages travel by ring links.
+template <bool has_tokens, bool has_rings>
 struct Worker {
   const Launch& launch;
   Shared& shared;
@@ -107,7 +77,7 @@ struct Worker {
 
   __device__ std::uint64_t mapping_of(const Step& step) const;
   __device__ bool agree();
-  __device__ std::int64_t message_bytes(const Step& step, int tile) const;
+  __device__ std::uint64_t slot_bytes(const Step& step, int tile) const;
   __device__ bool wait_for_dependencies(const Step& step, int tile) const;
   __device__ bool move(const Step& step, int tile) const;
   __device__ void tell(const Step& step, int tile, bool moved);
@@ -115,8 +85,8 @@ struct Worker {
 };
 
 // Where the sender stores the first tile of the message that the step takes; 0: in a slot.
-template <bool has_tokens>
-__device__ std::uint64_t Worker<has_tokens>::mapping_of(const Step& step) const {
+template <bool has_tokens, bool has_rings>
+__device__ std::uint64_t Worker<has_tokens, has_rings>::mapping_of(const Step& step) const {
   const std::uint64_t output = launch.peer_outputs[shared.recv.peer];
   if (output == 0) return 0;
   const Byte* data = locate(launch, step.destination_buffer, step.destination, 0).data;
@@ -125,8 +95,8 @@ __device__ std::uint64_t Worker<has_tokens>::mapping_of(const Step& step) const 
 }
 
 // Exchanges the destinations of messages with the peers. False if the launch is given up.
-template <bool has_tokens>
-__device__ bool Worker<has_tokens>::agree() {
+template <bool has_tokens, bool has_rings>
+__device__ bool Worker<has_tokens, has_rings>::agree() {
   if (threadIdx.x <= max_addresses) {
     shared.in_addresses[threadIdx.x] = 0;
     shared.out_addresses[threadIdx.x] = 0;
@@ -162,18 +132,25 @@ __device__ bool Worker<has_tokens>::agree() {
   return true;
 }
 
-template <bool has_tokens>
-__device__ std::int64_t Worker<has_tokens>::message_bytes(const Step& step, int tile) const {
+// How far the step's message fills a slot; 0: nothing moves.
+template <bool has_tokens, bool has_rings>
+__device__ std::uint64_t Worker<has_tokens, has_rings>::slot_bytes(const Step& step,
+                                                                   int tile) const {
   const bool by_source = (step.flags & takes_source) != 0;
   const int buffer = by_source ? step.source_buffer : step.destination_buffer;
   const int first = by_source ? step.source : step.destination;
-  std::int64_t bytes = 0;
-  for (int i = 0; i < step.count; ++i) bytes += locate(launch, buffer, first + i, tile).bytes;
-  return bytes;
+  std::uint64_t end = 0;
+  for (int i = 0; i < step.count; ++i) {
+    const std::int64_t bytes = locate(launch, buffer, first + i, tile).bytes;
+    if (bytes > 0)
+      end = static_cast<std::uint64_t>(i) * launch.piece_bytes + static_cast<std::uint64_t>(bytes);
+  }
+  return end;
 }
 
-template <bool has_tokens>
-__device__ bool Worker<has_tokens>::wait_for_dependencies(const Step& step, int tile) const {
+template <bool has_tokens, bool has_rings>
+__device__ bool Worker<has_tokens, has_rings>::wait_for_dependencies(const Step& step,
+                                                                     int tile) const {
   const auto* dependencies = at_address<const Dependency>(launch.program.dependencies);
   auto* states = at_address<BlockState>(launch.program.states);
   for (std::uint32_t i = 0; i < step.dependencies; ++i) {
@@ -193,8 +170,8 @@ __device__ bool Worker<has_tokens>::wait_for_dependencies(const Step& step, int 
   return true;
 }
 
-template <bool has_tokens>
-__device__ bool Worker<has_tokens>::move(const Step& step, int tile) const {
+template <bool has_tokens, bool has_rings>
+__device__ bool Worker<has_tokens, has_rings>::move(const Step& step, int tile) const {
   const auto protocol = static_cast<Protocol>(launch.program.protocol);
   const Wanted wanted{Failure::message, shared.recv.peer, shared.recv.channel, received + 1};
   const auto* in = at_address<const Byte>(slot(shared.recv.in_slots, received));
@@ -240,8 +217,8 @@ __device__ bool Worker<has_tokens>::move(const Step& step, int tile) const {
   return true;
 }
 
-template <bool has_tokens>
-__device__ void Worker<has_tokens>::tell(const Step& step, int tile, bool moved) {
+template <bool has_tokens, bool has_rings>
+__device__ void Worker<has_tokens, has_rings>::tell(const Step& step, int tile, bool moved) {
   const bool is_simple = static_cast<Protocol>(launch.program.protocol) == Protocol::simple;
   bool signals = is_simple;
   if constexpr (has_tokens) signals = signals || is_token(step);
@@ -259,6 +236,11 @@ __device__ void Worker<has_tokens>::tell(const Step& step, int tile, bool moved)
     }
   }
   if (moved && (step.flags & gives_message) != 0) {
+    if constexpr (has_rings)
+      // Relaxed: the flag's release covers it.
+      if (threadIdx.x == send_thread && shared.send.out_bytes != 0)
+        ptx::store_relaxed_sys(arrived_at(shared.send.out_bytes, launch.program.slots, sent),
+                               slot_bytes(step, tile));
     // Release: the message's bytes, stored by all threads before the barrier, first.
     if (signals && threadIdx.x == send_thread)
       ptx::store_release_sys(arrived_at(shared.send.out_arrived, launch.program.slots, sent),
@@ -274,9 +256,9 @@ __device__ void Worker<has_tokens>::tell(const Step& step, int tile, bool moved)
 }
 
 // False if the launch is given up; the same for all threads.
-template <bool has_tokens>
-__device__ bool Worker<has_tokens>::run(const Step& step, int tile) {
-  bool moves = message_bytes(step, tile) > 0;
+template <bool has_tokens, bool has_rings>
+__device__ bool Worker<has_tokens, has_rings>::run(const Step& step, int tile) {
+  bool moves = slot_bytes(step, tile) > 0;
   bool signals = static_cast<Protocol>(launch.program.protocol) == Protocol::simple;
   if constexpr (has_tokens) {
     moves = moves || is_token(step);
@@ -306,8 +288,8 @@ __device__ void copy_words(void* to, const void* from, std::size_t bytes) {
     static_cast<std::uint32_t*>(to)[i] = static_cast<const std::uint32_t*>(from)[i];
 }
 
-template <bool has_tokens>
-__device__ bool run_all(Worker<has_tokens>& worker) {
+template <bool has_tokens, bool has_rings>
+__device__ bool run_all(Worker<has_tokens, has_rings>& worker) {
   const std::uint32_t steps = worker.shared.block.steps;
   const auto* all = at_address<const Step>(worker.launch.program.steps);
   for (int tile = 0; tile < worker.launch.tiles; ++tile) {
@@ -325,7 +307,7 @@ __device__ bool run_all(Worker<has_tokens>& worker) {
   return true;
 }
 
-template <bool has_tokens>
+template <bool has_tokens, bool has_rings>
 __device__ __forceinline__ void interpret(const Launch& launch) {
   __shared__ Shared shared;
   ptx::wait_for_kernel_before();
@@ -349,7 +331,7 @@ __device__ __forceinline__ void interpret(const Launch& launch) {
   LinkCounters* recv = nullptr;
   if (shared.block.send_link >= 0) send = at_address<LinkCounters>(shared.send.counters);
   if (shared.block.recv_link >= 0) recv = at_address<LinkCounters>(shared.recv.counters);
-  Worker<has_tokens> worker{
+  Worker<has_tokens, has_rings> worker{
       launch,
       shared,
       {launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
@@ -373,12 +355,17 @@ __device__ __forceinline__ void interpret(const Launch& launch) {
 
 extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
     unisono_interpret(const __grid_constant__ Launch launch) {
-  interpret<false>(launch);
+  interpret<false, false>(launch);
 }
 
 extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
     unisono_interpret_tokens(const __grid_constant__ Launch launch) {
-  interpret<true>(launch);
+  interpret<true, false>(launch);
+}
+
+extern "C" __global__ void __launch_bounds__(threads_per_block, 1)
+    unisono_interpret_rings(const __grid_constant__ Launch launch) {
+  interpret<true, true>(launch);
 }
 
 }  // namespace unisono::device

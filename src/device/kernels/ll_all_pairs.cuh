@@ -44,7 +44,11 @@ struct LlBlock {
   __device__ std::uint32_t flag() const { return static_cast<std::uint32_t>(call); }
   __device__ std::uint32_t second_flag() const { return flag() + launch.tag; }
   __device__ bool is_other(int peer) const { return peer < launch.ranks && peer != launch.own; }
-  __device__ int rank_of(int peer) const { return (launch.first + peer) % launch.ranks; }
+  // Without a division, whose instructions would stand in loops that poll.
+  __device__ int rank_of(int peer) const {
+    const int rank = launch.first + peer;
+    return rank < launch.ranks ? rank : rank - launch.ranks;
+  }
   // Whether a rank copies its own part to itself.
   __device__ bool copies_locally(int peer) const {
     return kind == LlKind::take && peer == launch.own && launch.peers[peer].destination != 0;

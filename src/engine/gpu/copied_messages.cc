@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/fingerprint.h"
 #include "base/try.h"
 #include "engine/gpu/copies.h"
 #include "engine/gpu/on_copy_engines.h"
@@ -25,7 +26,9 @@ class CopiedMessages : public OnCopyEngines {
     for (const Message& message : messages) {
       const std::size_t bytes = bytes_of(message);
       if (message.peer == rank || bytes == 0) continue;
-      ways[{!message.is_send, message.peer}].parts.push_back({address_of(data_of(message)), bytes});
+      ways[{!message.is_send, message.peer}].parts.push_back(
+          {address_of(data_of(message)), bytes,
+           call_tag({.what = pack(message_fingerprint(message.type, message.count))})});
     }
     for (auto& [key, way] : ways) {
       way.sends = !key.first;
@@ -40,6 +43,7 @@ class CopiedMessages : public OnCopyEngines {
   struct Part {
     DeviceAddress address;
     std::size_t bytes;
+    std::uint32_t tag;
     int rendezvous = -1;
   };
   // The messages of one direction of one peer, and how far they are on the stream.
@@ -70,7 +74,7 @@ void CopiedMessages::arrange() {
         continue;
       std::array<DeviceAddress, device::max_mapped_peers> views{};
       if (!ways_[i].sends) find_peer_mappings(part.address, part.bytes, views);
-      part.rendezvous = meet(link(i), ways_[i].sends, 1, views[peer]);
+      part.rendezvous = meet(link(i), ways_[i].sends, 1, part.tag, views[peer]);
     }
   }
 }
@@ -118,9 +122,9 @@ Status CopiedMessages::enqueue_next(StreamQueue& queue, Way& way, CopyLink& link
   if (way.sends) {
     UNISONO_ASSIGN(const DeviceAddress slot, queue.begin_send(link));
     UNISONO_TRY(queue.copy(slot, data, bytes));
-    return queue.end_send(link);
+    return queue.end_send(link, part.tag);
   }
-  UNISONO_ASSIGN(const DeviceAddress slot, queue.begin_receive(link));
+  UNISONO_ASSIGN(const DeviceAddress slot, queue.begin_receive(link, part.tag));
   UNISONO_TRY(queue.copy(data, slot, bytes));
   return queue.end_receive(link);
 }

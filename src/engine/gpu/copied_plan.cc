@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/fingerprint.h"
 #include "base/try.h"
 #include "engine/gpu/copies.h"
 #include "engine/gpu/copy_program.h"
@@ -81,6 +82,7 @@ class CopiedPlan : public OnCopyEngines {
   std::vector<CopyStep> steps_;
   std::vector<int> rendezvous_of_;  // by step
   DeviceAddress scratch_ = 0;
+  std::uint32_t tag_ = 0;
   // The next step, and its tile, of the call that is put on its stream.
   bool has_begun_ = false;
   std::int64_t tile_ = 0;
@@ -88,13 +90,14 @@ class CopiedPlan : public OnCopyEngines {
 };
 
 Status CopiedPlan::start(const Arguments& arguments) {
-  if (scratch_blocks_ > 0 && !(arguments.input_counts.empty() && arguments.output_counts.empty()))
+  if (scratch_blocks_ > 0 && arguments.is_uneven())
     return misuse(
         "plan ", header_.name, " has ", scratch_blocks_,
         " scratch blocks; on the copy engines a plan for blocks of unequal size must have none");
   has_begun_ = false;
   tile_ = 0;
   step_ = 0;
+  tag_ = call_tag(arguments.call);
   return OnCopyEngines::start(arguments);
 }
 
@@ -109,7 +112,7 @@ std::int64_t CopiedPlan::tile_elements() const {
 
 std::int64_t CopiedPlan::all_tiles() const {
   std::int64_t largest = arguments_.count;
-  for (const auto& counts : {arguments_.input_counts, arguments_.output_counts})
+  for (const auto& counts : {arguments_.inputs.counts, arguments_.outputs.counts})
     for (const std::int64_t count : counts) largest = std::max(largest, count);
   const std::int64_t chunk =
       plan::ChunkLayout::of(largest, header_.chunks_per_block,
@@ -124,8 +127,7 @@ int CopiedPlan::parts() const {
 }
 
 std::int64_t CopiedPlan::count_of(plan::Buffer buffer, std::int64_t block) const {
-  const auto& counts =
-      buffer == plan::Buffer::input ? arguments_.input_counts : arguments_.output_counts;
+  const auto& counts = arguments_.blocks(buffer).counts;
   return counts.empty() ? arguments_.count : counts[static_cast<std::size_t>(block)];
 }
 
@@ -140,8 +142,7 @@ CopiedPlan::Piece CopiedPlan::piece(const CopyStep::Place& place, int chunk, Til
       std::min(layout.begin(in_block) + tiles.first * tile_elements(), layout.end(in_block));
   const std::int64_t end = std::min(begin + tiles.count * tile_elements(), layout.end(in_block));
   const bool is_input = place.buffer == plan::Buffer::input;
-  const auto& displacements =
-      is_input ? arguments_.input_displacements : arguments_.output_displacements;
+  const auto& displacements = arguments_.blocks(place.buffer).displacements;
   const std::int64_t first = displacements.empty() ? block * arguments_.count
                                                    : displacements[static_cast<std::size_t>(block)];
   const DeviceAddress base = place.buffer == plan::Buffer::scratch ? scratch_
@@ -172,7 +173,7 @@ void CopiedPlan::arrange() {
       const DeviceAddress view = views[static_cast<std::size_t>(with.connection->peer())];
       if (view != 0) wanted = view + (whole.address - address_of(arguments_.output));
     }
-    rendezvous_of_[i] = meet(with, step.kind == send, parts(), wanted);
+    rendezvous_of_[i] = meet(with, step.kind == send, parts(), tag_, wanted);
   }
 }
 
@@ -228,7 +229,7 @@ Status CopiedPlan::enqueue(StreamQueue& queue, std::size_t which, Tiles tile) {
   if (step.kind == send) {
     UNISONO_ASSIGN(slot, queue.begin_send(link(static_cast<std::size_t>(step.link))));
   } else if (step.kind == receive) {
-    UNISONO_ASSIGN(slot, queue.begin_receive(link(static_cast<std::size_t>(step.link))));
+    UNISONO_ASSIGN(slot, queue.begin_receive(link(static_cast<std::size_t>(step.link)), tag_));
   }
   for (int i = 0; i < step.count; ++i) {
     const Piece own = piece(place, i, tile);
@@ -240,7 +241,7 @@ Status CopiedPlan::enqueue(StreamQueue& queue, std::size_t which, Tiles tile) {
     else
       UNISONO_TRY(queue.copy(other, own.address, own.bytes));
   }
-  if (step.kind == send) return queue.end_send(link(static_cast<std::size_t>(step.link)));
+  if (step.kind == send) return queue.end_send(link(static_cast<std::size_t>(step.link)), tag_);
   if (step.kind == receive) return queue.end_receive(link(static_cast<std::size_t>(step.link)));
   return {};
 }

@@ -16,7 +16,8 @@ using sys::cuda::DeviceAddress;
 using trace::Waiting;
 
 // The parts of a mark, from the highest bit: that the host has seen it, whether it stands for a
-// wait, for what (Waiting::Kind), then whose, which, and how long it may take.
+// wait, for which flag, whose, on which channel, how long it may take, of which call, and which
+// message, of which the lowest bits are kept.
 constexpr std::uint64_t seen_bit = std::uint64_t{1} << 63;
 constexpr std::uint64_t waits_bit = std::uint64_t{1} << 62;
 struct Field {
@@ -26,21 +27,32 @@ struct Field {
   constexpr std::uint64_t put(std::uint64_t value) const { return (value & most()) << shift; }
   constexpr std::uint64_t get(std::uint64_t mark) const { return mark >> shift & most(); }
 };
-constexpr Field kind_field{58, 4};
-constexpr Field peer_field{52, 6};
-constexpr Field channel_field{36, 16};
-constexpr Field timeout_field{28, 8};
-constexpr Field message_field{0, 28};
+constexpr Field flag_field{60, 2};
+constexpr Field peer_field{54, 6};
+constexpr Field channel_field{47, 7};
+constexpr Field timeout_field{41, 6};
+constexpr Field tag_field{17, flag_tag_bits};
+constexpr Field number_field{0, 17};
+// On its channel field: the channel of messages.
+constexpr std::uint64_t of_messages = channel_field.most();
+
+std::uint64_t packed_channel(int channel) {
+  return channel == copied_message_channel
+             ? of_messages
+             : static_cast<std::uint64_t>(channel - first_copy_channel);
+}
 
 // How long one attempt to end waits may take: the thread that looks has more to do.
 constexpr std::int64_t attempt_ns = 5'000'000;
 constexpr std::int64_t attempts_ns = 50'000'000;
+// A stream that is not held up shows what it waits for next in far less.
+constexpr std::int64_t long_wait_ns = 300'000'000;
 // A stream of ours may share the queue of one that waits, so others are tried.
 constexpr std::size_t most_streams = 8;
 constexpr unsigned non_blocking = 1;
 
 // The words at progress_.
-enum Progress : std::uint8_t { mark_word, over_word, progress_words };
+enum Progress : std::uint8_t { mark_word, over_word, flag_word, progress_words };
 
 std::atomic_ref<std::uint64_t> word_of(const sys::cuda::MappedHostMemory& memory,
                                        Progress which = mark_word) {
@@ -49,6 +61,11 @@ std::atomic_ref<std::uint64_t> word_of(const sys::cuda::MappedHostMemory& memory
 
 DeviceAddress flags_of(const transport::Connection& connection) {
   return connection.device_link()->signals;
+}
+
+constexpr std::size_t flag_bytes = sizeof(std::uint64_t);
+DeviceAddress flag_at(DeviceAddress flags, int index) {
+  return flags + static_cast<std::size_t>(index) * flag_bytes;
 }
 
 }  // namespace
@@ -76,7 +93,6 @@ Result<std::unique_ptr<CopyLinks>> CopyLinks::make(
   const auto flags = static_cast<std::size_t>(options.flags());
   UNISONO_ASSIGN(made->ends_waits_,
                  sys::cuda::MappedHostMemory::allocate(device, flags * sizeof(std::uint64_t)));
-  std::fill_n(reinterpret_cast<std::uint64_t*>(made->ends_waits_.data()), flags, 1);
   return made;
 }
 
@@ -117,9 +133,9 @@ Result<CopyLink*> CopyLinks::add(transport::Connection& connection, int channel)
   const std::lock_guard lock(mutex_);
   std::unique_ptr<CopyLink>& link = links_[&connection];
   if (link) return link.get();
-  const DeviceAddress free = flags_of(connection) + static_cast<std::size_t>(options_.slots) * 8;
-  const std::vector<std::uint64_t> ones(static_cast<std::size_t>(options_.slots), 1);
-  UNISONO_TRY(device_->upload(free, ones.data(), ones.size() * sizeof ones[0]));
+  const std::vector<std::uint64_t> free(static_cast<std::size_t>(options_.slots), free_value);
+  UNISONO_TRY(device_->upload(flag_at(flags_of(connection), options_.slots), free.data(),
+                              free.size() * flag_bytes));
   rank_ = connection.self();
   link = std::make_unique<CopyLink>(CopyLink{.connection = &connection, .channel = channel});
   // The peer may have written into them already.
@@ -133,37 +149,74 @@ void CopyLinks::clear() {
   links_.clear();
 }
 
-std::uint64_t CopyLinks::mark(Waiting::Kind kind, const CopyLink& link, std::uint64_t message,
-                              std::int64_t timeout_ns) {
+// Flags of an end: what has arrived in each slot, then which are free at the peer. Then, in turn:
+// what the peer wants, and what it has stored.
+int CopyLinks::flag_index(const CopyWait& wait) const {
+  const auto in_turn = [&](int first, int count) {
+    return first + static_cast<int>(wait.number % static_cast<std::uint64_t>(count));
+  };
+  switch (wait.flag) {
+    case CopyWait::Flag::arrived:
+      return in_turn(0, options_.slots);
+    case CopyWait::Flag::free:
+      return in_turn(options_.slots, options_.slots);
+    case CopyWait::Flag::wanted:
+      return in_turn(2 * options_.slots, zero_copy_flags);
+    default:
+      return in_turn(2 * options_.slots + zero_copy_flags, zero_copy_flags);
+  }
+}
+
+DeviceAddress CopyLinks::flag_of(const CopyWait& wait) const {
+  return flag_at(flags_of(*wait.link->connection), flag_index(wait));
+}
+
+DeviceAddress CopyLinks::flag_of_peer(const CopyWait& wait) const {
+  return flag_at(wait.link->connection->device_link()->peer_signals, flag_index(wait));
+}
+
+std::uint64_t CopyLinks::mark(const CopyWait& wait) {
   const std::lock_guard lock(mutex_);
-  auto found = std::ranges::find(timeouts_ns_, timeout_ns);
+  auto found = std::ranges::find(timeouts_ns_, wait.timeout_ns);
   // Programs have a few timeouts; a program that has more gets the last one for all further ones.
   if (found == timeouts_ns_.end() && timeouts_ns_.size() <= timeout_field.most()) {
-    timeouts_ns_.push_back(timeout_ns);
+    timeouts_ns_.push_back(wait.timeout_ns);
     found = std::prev(timeouts_ns_.end());
   }
   const auto which = static_cast<std::uint64_t>(std::min(found, std::prev(timeouts_ns_.end())) -
                                                 timeouts_ns_.begin());
-  return waits_bit | kind_field.put(static_cast<std::uint64_t>(kind)) |
-         peer_field.put(static_cast<std::uint64_t>(link.connection->peer())) |
-         channel_field.put(static_cast<std::uint64_t>(link.channel)) | timeout_field.put(which) |
-         message_field.put(message);
+  return waits_bit | flag_field.put(static_cast<std::uint64_t>(wait.flag)) |
+         peer_field.put(static_cast<std::uint64_t>(wait.link->connection->peer())) |
+         channel_field.put(packed_channel(wait.link->channel)) | timeout_field.put(which) |
+         tag_field.put(wait.tag) | number_field.put(wait.number);
+}
+
+CopyWait CopyLinks::wait_of(std::uint64_t mark) const {
+  CopyWait out{.flag = static_cast<CopyWait::Flag>(flag_field.get(mark)),
+               .number = number_field.get(mark),
+               .tag = static_cast<std::uint32_t>(tag_field.get(mark)),
+               .timeout_ns = timeouts_ns_[static_cast<std::size_t>(timeout_field.get(mark))]};
+  for (const auto& [connection, link] : links_)
+    if (static_cast<std::uint64_t>(connection->peer()) == peer_field.get(mark) &&
+        packed_channel(link->channel) == channel_field.get(mark))
+      out.link = link.get();
+  return out;
 }
 
 Waiting CopyLinks::waiting_of(std::uint64_t mark) const {
-  const auto kind = static_cast<Waiting::Kind>(kind_field.get(mark));
-  const std::uint64_t message = message_field.get(mark);
+  const CopyWait wait = wait_of(mark);
+  const bool is_free = wait.flag == CopyWait::Flag::free;
+  const std::uint64_t channel = channel_field.get(mark);
   // A slot is free once the message before it in the same one was taken.
   const auto slots = static_cast<std::uint64_t>(options_.slots);
-  return {.kind = kind,
+  return {.kind = is_free                               ? Waiting::Kind::credit
+                  : wait.flag == CopyWait::Flag::wanted ? Waiting::Kind::destination
+                                                        : Waiting::Kind::message,
           .peer = static_cast<int>(peer_field.get(mark)),
-          .channel = static_cast<int>(channel_field.get(mark)),
-          .expected = message + 1,
-          .got = kind == Waiting::Kind::credit ? message - std::min(message, slots) : message};
-}
-
-std::int64_t CopyLinks::timeout_of(std::uint64_t mark) const {
-  return timeouts_ns_[static_cast<std::size_t>(timeout_field.get(mark))];
+          .channel = channel == of_messages ? copied_message_channel
+                                            : first_copy_channel + static_cast<int>(channel),
+          .expected = wait.number + 1,
+          .got = is_free ? wait.number - std::min(wait.number, slots) : wait.number};
 }
 
 std::uint64_t CopyLinks::commands() const {
@@ -190,6 +243,7 @@ bool CopyLinks::is_waiting() const {
 
 void CopyLinks::look(std::int64_t now_ns) {
   const std::lock_guard lock(mutex_);
+  looked_ns_ = now_ns;
   std::uint64_t mark = word_of(progress_).load(std::memory_order_relaxed);
   if ((mark & waits_bit) == 0) return;
   if (is_stopped_.load(std::memory_order_relaxed)) {
@@ -205,7 +259,7 @@ void CopyLinks::look(std::int64_t now_ns) {
     }
     return;
   }
-  if (now_ns - seen_since_ns_ < timeout_of(mark)) return;
+  if (now_ns - seen_since_ns_ < wait_of(mark).timeout_ns) return;
   const Waiting waiting = waiting_of(mark);
   failure_ = std::make_shared<const Error>(timeout_error(
       waiting.peer, "a stream of rank ", rank_, " on CUDA device ", device_->ordinal(),
@@ -226,37 +280,73 @@ Status CopyLinks::failure() const {
   return failure_ ? Status(*failure_) : Status();
 }
 
-// A wait that is ended is followed by others, whose flags the stream itself sets back.
-void CopyLinks::end_waits() {
-  const std::int64_t until_ns = steady_now_ns() + attempts_ns;
-  const sys::cuda::Current current(*device_);
+bool CopyLinks::run_urgently(const std::function<void(sys::cuda::StreamHandle*)>& copies,
+                             std::int64_t until_ns) {
   const sys::cuda::Driver& driver = device_->driver();
-  for (std::size_t attempt = 0; is_waiting() && steady_now_ns() < until_ns; ++attempt) {
+  for (std::size_t attempt = 0; steady_now_ns() < until_ns; ++attempt) {
     if (streams_.size() <= attempt % most_streams) {
       int least = 0;
       int greatest = 0;
       sys::cuda::StreamHandle* stream = nullptr;
       driver.stream_priorities(&least, &greatest);
       if (driver.stream_create_urgent(&stream, non_blocking, greatest) != sys::cuda::driver_success)
-        return;
+        return false;
       streams_.push_back(stream);
     }
-    while (try_to_end_waits(streams_[attempt % most_streams]) && is_waiting() &&
-           steady_now_ns() < until_ns)
-      std::this_thread::yield();
+    sys::cuda::StreamHandle* const stream = streams_[attempt % most_streams];
+    copies(stream);
+    for (const std::int64_t patience_ns = steady_now_ns() + attempt_ns;
+         steady_now_ns() < patience_ns;)
+      if (driver.stream_query(stream) != sys::cuda::driver_not_ready) return true;
+  }
+  return false;
+}
+
+// A wait that is ended is followed by others, whose flags the stream itself sets back; and those of
+// the next call have another value.
+void CopyLinks::end_waits() {
+  const std::int64_t until_ns = steady_now_ns() + attempts_ns;
+  const sys::cuda::Current current(*device_);
+  const auto flags = static_cast<std::size_t>(options_.flags());
+  auto* const values = reinterpret_cast<std::uint64_t*>(ends_waits_.data());
+  while (is_waiting() && steady_now_ns() < until_ns) {
+    const std::uint64_t mark = word_of(progress_).load(std::memory_order_relaxed);
+    std::fill_n(values, flags, flag_value(static_cast<std::uint32_t>(tag_field.get(mark))));
+    std::fill_n(values + options_.slots, options_.slots, free_value);
+    run_urgently(
+        [&](sys::cuda::StreamHandle* stream) {
+          for (const auto& [connection, link] : links_)
+            device_->driver().copy_async(flags_of(*connection), ends_waits_.address(),
+                                         flags * flag_bytes, stream);
+        },
+        until_ns);
+    std::this_thread::yield();
   }
 }
 
-// Whether the stream got through.
-bool CopyLinks::try_to_end_waits(sys::cuda::StreamHandle* stream) {
-  const sys::cuda::Driver& driver = device_->driver();
-  const std::size_t bytes = static_cast<std::size_t>(options_.flags()) * sizeof(std::uint64_t);
-  for (const auto& [connection, link] : links_)
-    driver.copy_async(flags_of(*connection), ends_waits_.address(), bytes, stream);
-  const std::int64_t until_ns = steady_now_ns() + attempt_ns;
-  while (driver.stream_query(stream) == sys::cuda::driver_not_ready)
-    if (steady_now_ns() > until_ns) return false;
-  return true;
+std::optional<Waiting> CopyLinks::long_wait() {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t mark = word_of(progress_).load(std::memory_order_relaxed);
+  if ((mark & waits_bit) == 0) return std::nullopt;
+  Waiting out = waiting_of(mark);
+  const CopyWait wait = wait_of(mark);
+  // A stream that has gone on shows its old wait until the next one, and the flag is the peer's
+  // again.
+  const bool is_long = mark == seen_ && looked_ns_ - seen_since_ns_ >= long_wait_ns;
+  if (!is_long || wait.link == nullptr || wait.flag == CopyWait::Flag::free) return out;
+  const sys::cuda::Current current(*device_);
+  const DeviceAddress seen = progress_.address() + flag_word * sizeof(std::uint64_t);
+  word_of(progress_, flag_word).store(0, std::memory_order_relaxed);
+  run_urgently(
+      [&](sys::cuda::StreamHandle* stream) {
+        device_->driver().copy_async(seen, flag_of(wait), flag_bytes, stream);
+      },
+      steady_now_ns() + attempt_ns);
+  // Relaxed: the copy is over, or nothing is known.
+  const std::uint64_t has_come = word_of(progress_, flag_word).load(std::memory_order_relaxed);
+  out.is_of_another_call = has_come != 0 && has_come != flag_value(wait.tag) &&
+                           word_of(progress_).load(std::memory_order_relaxed) == mark;
+  return out;
 }
 
 }  // namespace unisono::engine::gpu

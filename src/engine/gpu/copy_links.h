@@ -1,14 +1,18 @@
 // Connections whose messages are moved by the copy engines, and the watch over the streams that
 // wait for them.
 //
-// Every slot has two flags, each 0 or 1 and each in the memory of the end that waits for it:
-// `arrived` at the receiver, `free` at the sender. A stream waits for 1, stores 0, copies, and
-// stores 1 into the other's flag. So a flag has the same values in every round, and a CUDA graph
-// that was captured once can be replayed. Slots are taken in turn, by both ends alike.
+// Every slot has two flags, each in the memory of the end that waits for it: `arrived` at the
+// receiver, `free` at the sender. A stream waits for a value that is not 0, stores 0, copies, and
+// stores such a value into the other's flag. So a flag has the same values in every round, and a
+// CUDA graph that was captured once can be replayed. Slots are taken in turn, by both ends alike.
 //
-// A zero-copy message (copy_rendezvous.h) has two more flags: `wanted` at the sender, 1 from when
+// A zero-copy message (copy_rendezvous.h) has two more flags: `wanted` at the sender, set from when
 // its destination may be written; and `stored` at the receiver, one for each part of the message.
 // Both ends use these in turn, too.
+//
+// The value says of which call a message is (call_tag()), so that a stream does not take another
+// call's, nor writes where another call wants something: its wait does not end. `free` has one
+// value for all calls, because the call before has freed the slot.
 //
 // Order: a stream's operations and copies happen one after another; a store comes after a barrier
 // for the whole system, so an end that sees the flag sees the bytes.
@@ -20,17 +24,20 @@
 //
 // A stream that waits has no deadline of its own. Before each wait it stores what it is about to
 // wait for into the host's memory, where look() finds it; at the deadline, or when the host says
-// stop, the host stores into the flags what ends the waits. The stream then runs to its end on
-// whatever lies in the slots: its output means nothing, and the communicator has failed.
+// stop, the host stores into the flags what ends that wait, and the next one. The stream then runs
+// to its end on whatever lies in the slots: its output means nothing, and the communicator has
+// failed.
 #pragma once
 
 #include <unisono/result.h>
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "engine/gpu/copy_rendezvous.h"
@@ -39,6 +46,10 @@
 #include "transport/transport.h"
 
 namespace unisono::engine::gpu {
+
+// Channels beyond those of kernels: of plans, then of messages.
+inline constexpr int first_copy_channel = 1 << 14;
+inline constexpr int copied_message_channel = first_copy_channel + (1 << 12);
 
 // One end of a connection; owned by CopyLinks.
 struct CopyLink {
@@ -63,6 +74,24 @@ struct CopyLink {
   CopyRendezvousBook* own_book = nullptr;
   CopyRendezvousBook* peer_book = nullptr;
 };
+
+// A stream waits until a flag of a link has the value of a message.
+struct CopyWait {
+  enum class Flag : std::uint8_t { arrived, free, wanted, stored };
+  Flag flag = Flag::arrived;
+  const CopyLink* link = nullptr;
+  // The message's number, or for `stored` its part's. Each kind of flag of a link counts its own.
+  std::uint64_t number = 0;
+  std::uint32_t tag = 0;  // of the call; for `free`: none
+  std::int64_t timeout_ns = 0;
+};
+constexpr std::uint64_t free_value = 1;
+// So much of a tag fits into a mark.
+constexpr int flag_tag_bits = 24;
+// A flag has this value once a message of that call has come; it is neither 0 nor free_value.
+constexpr std::uint64_t flag_value(std::uint32_t tag) {
+  return std::uint64_t{1} << 32 | (tag & ((1U << flag_tag_bits) - 1));
+}
 
 class CopyLinks {
  public:
@@ -103,9 +132,12 @@ class CopyLinks {
   };
   Result<const Fork*> fork(bool is_captured);
 
+  // The flag that a stream of this end waits for, and the one that ends such a wait of the peer.
+  sys::cuda::DeviceAddress flag_of(const CopyWait& wait) const;
+  sys::cuda::DeviceAddress flag_of_peer(const CopyWait& wait) const;
+
   // What a stream stores at progress_address() before it waits, and after its last wait.
-  std::uint64_t mark(trace::Waiting::Kind kind, const CopyLink& link, std::uint64_t message,
-                     std::int64_t timeout_ns);
+  std::uint64_t mark(const CopyWait& wait);
   static constexpr std::uint64_t idle_mark = 0;
   sys::cuda::DeviceAddress progress_address() const { return progress_.address(); }
 
@@ -125,6 +157,8 @@ class CopyLinks {
 
   // Whether a stream waits, in a graph's replay too. Any thread, as what follows.
   bool is_waiting() const;
+  // For what, and whether that has come, of another call. It takes some copies of the driver.
+  std::optional<trace::Waiting> long_wait();
   // Now and then: gives up waits that are past their deadline, and ends those that are given up.
   void look(std::int64_t now_ns);
   // All waits end, also those that begin later.
@@ -134,14 +168,18 @@ class CopyLinks {
 
  private:
   CopyLinks() = default;
+  int flag_index(const CopyWait& wait) const;
+  // With the mutex, as what follows. A link that has been closed is null.
+  CopyWait wait_of(std::uint64_t mark) const;
   trace::Waiting waiting_of(std::uint64_t mark) const;
-  std::int64_t timeout_of(std::uint64_t mark) const;
+  // On a stream of its own that is not held up, until `until_ns`; whether it got through.
+  bool run_urgently(const std::function<void(sys::cuda::StreamHandle*)>& copies,
+                    std::int64_t until_ns);
   void end_waits();
-  bool try_to_end_waits(sys::cuda::StreamHandle* stream);
 
   std::shared_ptr<const sys::cuda::Device> device_;
   Options options_;
-  sys::cuda::MappedHostMemory progress_;    // a mark, then how many commands are over
+  sys::cuda::MappedHostMemory progress_;    // a mark, how many commands are over, a flag's value
   sys::cuda::MappedHostMemory ends_waits_;  // what is stored into all flags of a link
 
   // Commands put on streams, and those whose end is to be reported. The thread that drives.
@@ -156,6 +194,7 @@ class CopyLinks {
   std::vector<sys::cuda::StreamHandle*> streams_;
   std::uint64_t seen_ = idle_mark;
   std::int64_t seen_since_ns_ = 0;
+  std::int64_t looked_ns_ = 0;
   std::shared_ptr<const Error> failure_;
   std::atomic<bool> is_stopped_{false};
 };

@@ -153,6 +153,7 @@ std::vector<trace::Waiting> Engine::long_waits() const {
   std::array<std::uint64_t, device::most_long_waits> before;
   std::transform(told, told + before.size(), before.begin(), what_of);
   std::vector<trace::Waiting> out;
+  if (auto of_copies = copy_links_->long_wait()) out.push_back(*of_copies);
   if (std::ranges::all_of(before, [](std::uint64_t what) { return what == 0; })) return out;
   std::this_thread::sleep_for(several_looks);
   for (std::size_t block = 0; block < before.size(); ++block) {

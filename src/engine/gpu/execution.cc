@@ -37,10 +37,6 @@ struct Upload {
   std::vector<std::byte> bytes;
 };
 
-bool is_uneven(const Arguments& arguments) {
-  return !arguments.input_counts.empty() || !arguments.output_counts.empty();
-}
-
 class GpuExecution : public Execution {
  public:
   GpuExecution(const plan::Header& header, const plan::RankProgram& program,
@@ -83,8 +79,8 @@ class GpuExecution : public Execution {
            scaling_of(arguments_.operation, arguments_.type, header_.ranks, {}).divides_result;
   }
   // Of the kernel that makes the result, or its sums.
-  device::Stamp stamp() const {
-    device::Stamp stamp = resources_.stamp();
+  device::Stamp stamp_in(const LaunchScope& scope) const {
+    device::Stamp stamp = scope.stamp();
     if (divides()) stamp.call |= device::stamp_goes_on;
     return stamp;
   }
@@ -92,10 +88,10 @@ class GpuExecution : public Execution {
   Result<bool> get_ready();
   Result<bool> connect();
   Status upload();
-  Status launch();
-  Status launch_all();
-  Status launch_divide();
-  Result<device::Launch> prepare_launch();
+  Status launch(LaunchScope& scope);
+  Status launch_all(LaunchScope& scope);
+  Status launch_divide(const LaunchScope& scope);
+  Result<device::Launch> prepare_launch(LaunchScope& scope);
   std::size_t piece_bytes() const;
   bool posts() const;
 
@@ -104,7 +100,7 @@ class GpuExecution : public Execution {
   int scratch_blocks_;
   LoweredProgram lowered_;
   Resources& resources_;
-  std::vector<transport::Connection*> links_;
+  std::vector<std::optional<device::Link>> links_;
   Relocation relocation_;  // of interpreted calls
   std::unique_ptr<SpecialisedKernel> specialised_;
   sys::cuda::Memory memory_;
@@ -123,7 +119,7 @@ bool is_same(const Arguments& a, const Arguments& b) {
          a.operation == b.operation && a.options.timeout == b.options.timeout &&
          a.options.agrees_with(b.options) && a.path == b.path &&
          a.pre_multiplier.integer == b.pre_multiplier.integer &&
-         a.pre_multiplier.real == b.pre_multiplier.real && !is_uneven(a) && !is_uneven(b);
+         a.pre_multiplier.real == b.pre_multiplier.real && !a.is_uneven() && !b.is_uneven();
 }
 
 Status GpuExecution::check(const Arguments& arguments) const {
@@ -134,7 +130,7 @@ Status GpuExecution::check(const Arguments& arguments) const {
     if (reinterpret_cast<std::uintptr_t>(data) % size != 0)
       return misuse("a buffer of ", name(arguments.type), " on rank ", rank_, " is at address ",
                     reinterpret_cast<std::uintptr_t>(data), "; it must be a multiple of ", size);
-  if (!is_uneven(arguments)) return {};
+  if (!arguments.is_uneven()) return {};
   if (header_.ranks > device::max_uneven_ranks || scratch_blocks_ > 0)
     return misuse(
         "plan ", header_.name, " on ", header_.ranks, " ranks with ", scratch_blocks_,
@@ -166,23 +162,23 @@ Result<bool> GpuExecution::poll() {
     return false;
   }
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream());
-  const Launching launching(resources_);
-  UNISONO_TRY(resources_.before_launch(stream));
-  UNISONO_TRY(launch_all());
-  UNISONO_TRY(resources_.after_launch(stream));
+  UNISONO_ASSIGN(const OpenLaunch scope, resources_.open(stream));
+  UNISONO_TRY(launch_all(*scope));
+  UNISONO_TRY(scope->finish());
   is_launched_ = true;
   progressed_ = true;
   return true;
 }
 
-Status GpuExecution::launch_all() {
+Status GpuExecution::launch_all(LaunchScope& scope) {
   if (is_specialised()) {
-    UNISONO_TRY(specialised_->launch(resources_, arguments_, arithmetic_of(header_, arguments_),
-                                     stamp(), is_repeated_));
+    UNISONO_TRY(specialised_->launch(resources_.engine(), scope, arguments_,
+                                     arithmetic_of(header_, arguments_), stamp_in(scope),
+                                     is_repeated_));
   } else {
-    UNISONO_TRY(launch());
+    UNISONO_TRY(launch(scope));
   }
-  return divides() ? launch_divide() : Status();
+  return divides() ? launch_divide(scope) : Status();
 }
 
 Result<bool> GpuExecution::get_ready() {
@@ -195,24 +191,24 @@ Result<bool> GpuExecution::get_ready() {
 
 Result<bool> GpuExecution::connect() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (links_[i] != nullptr) continue;
+    if (links_[i]) continue;
     const ProgramConnection& wanted = lowered_.connections[i];
-    UNISONO_ASSIGN(links_[i], resources_.link({wanted.peer, wanted.channel, header_.protocol,
-                                               link_geometry(resources_.engine().options())}));
-    if (links_[i] != nullptr) {
+    UNISONO_ASSIGN(links_[i],
+                   resources_.interpreter_link({wanted.peer, wanted.channel, header_.protocol,
+                                                link_geometry(resources_.engine().options())}));
+    if (links_[i]) {
       progressed_ = true;
       continue;
     }
     waiting_ = {.kind = Waiting::Kind::connection, .peer = wanted.peer, .channel = wanted.channel};
   }
-  return std::ranges::find(links_, nullptr) == links_.end();
+  return std::ranges::all_of(links_, [](const auto& link) { return link.has_value(); });
 }
 
 Status GpuExecution::upload() {
   Engine& engine = resources_.engine();
   std::vector<device::Link> links;
-  for (std::size_t i = 0; i < links_.size(); ++i)
-    links.push_back(link_of(*links_[i], lowered_.connections[i].channel));
+  for (const auto& link : links_) links.push_back(*link);
   Upload upload;
   const std::size_t blocks = upload.add(lowered_.blocks);
   const std::size_t steps = upload.add(lowered_.steps);
@@ -234,7 +230,7 @@ Status GpuExecution::upload() {
               .chunks_per_block = header_.chunks_per_block,
               .protocol = static_cast<std::uint8_t>(header_.protocol),
               .slots = static_cast<std::uint32_t>(engine.options().slots),
-              .slot_bytes = static_cast<std::uint32_t>(engine.options().slot_bytes)};
+              .slot_bytes = static_cast<std::uint32_t>(engine.options().slot_stride())};
   return {};
 }
 
@@ -245,7 +241,7 @@ std::size_t GpuExecution::piece_bytes() const {
   return share / device::ll128_line_bytes * device::ll128_line_bytes;
 }
 
-Result<device::Launch> GpuExecution::prepare_launch() {
+Result<device::Launch> GpuExecution::prepare_launch(LaunchScope& scope) {
   const std::size_t size = size_bytes(arguments_.type);
   device::Launch launch{};
   launch.program = program_;
@@ -263,7 +259,7 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   if (payload >= grain_bytes) payload = payload / grain_bytes * grain_bytes;
   launch.tile_elements = static_cast<std::int64_t>(payload / size);
   std::int64_t largest = layout.elements(0);
-  if (is_uneven(arguments_)) {
+  if (arguments_.is_uneven()) {
     launch.is_uneven = 1;
     const auto copy = [&](std::span<const std::int64_t> from, std::int64_t* to, bool is_count) {
       std::copy(from.begin(), from.end(), to);
@@ -273,10 +269,10 @@ Result<device::Launch> GpuExecution::prepare_launch() {
                                                           static_cast<std::int64_t>(size))
                                         .elements(0));
     };
-    copy(arguments_.input_counts, launch.uneven.input_counts, true);
-    copy(arguments_.input_displacements, launch.uneven.input_displacements, false);
-    copy(arguments_.output_counts, launch.uneven.output_counts, true);
-    copy(arguments_.output_displacements, launch.uneven.output_displacements, false);
+    copy(arguments_.inputs.counts, launch.uneven.input_counts, true);
+    copy(arguments_.inputs.displacements, launch.uneven.input_displacements, false);
+    copy(arguments_.outputs.counts, launch.uneven.output_counts, true);
+    copy(arguments_.outputs.displacements, launch.uneven.output_displacements, false);
   }
   const std::int64_t tiles = (largest + launch.tile_elements - 1) / launch.tile_elements;
   std::uint32_t most_steps = 1;
@@ -288,14 +284,14 @@ Result<device::Launch> GpuExecution::prepare_launch() {
   launch.tiles = static_cast<std::int32_t>(tiles);
   launch.mailbox = resources_.engine().mailbox_address();
   launch.timeout_ns = arguments_.timeout_ns();
-  launch.stamp = stamp();
+  launch.stamp = stamp_in(scope);
   launch.posts = posts();
   launch.tag = call_tag(arguments_.call);
   // Private memory is not known to peers.
   if (launch.posts != 0 && lowered_.has_addresses &&
       relocation_.way != Relocation::Way::private_memory)
-    resources_.find_peer_mappings(arguments_.output, output_bytes(header_, rank_, arguments_),
-                                  launch.peer_outputs);
+    scope.find_peer_mappings(arguments_.output, output_bytes(header_, rank_, arguments_),
+                             launch.peer_outputs);
   return launch;
 }
 
@@ -304,17 +300,17 @@ bool GpuExecution::posts() const {
   if (header_.protocol != Protocol::simple || header_.ranks > device::max_mapped_peers)
     return false;
   const Options& options = resources_.engine().options();
-  if (is_uneven(arguments_)) return options.zero_copy_min_bytes != Options::no_zero_copy;
+  if (arguments_.is_uneven()) return options.zero_copy_min_bytes != Options::no_zero_copy;
   return options.posts(static_cast<std::uint64_t>(arguments_.count) * size_bytes(arguments_.type));
 }
 
-Status GpuExecution::launch() {
-  UNISONO_ASSIGN(device::Launch launch, prepare_launch());
+Status GpuExecution::launch(LaunchScope& scope) {
+  UNISONO_ASSIGN(device::Launch launch, prepare_launch(scope));
   if (launch.tiles == 0) return {};
   if (lowered_.blocks.empty()) return copy_back(resources_, relocation_, arguments_, launch);
   const Engine& engine = resources_.engine();
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream());
-  UNISONO_TRY(resources_.make_room(stream, static_cast<int>(lowered_.blocks.size())));
+  UNISONO_TRY(scope.make_room(static_cast<int>(lowered_.blocks.size())));
   void* parameters[] = {&launch};
   const auto result = engine.interpret(lowered_.has_tokens)
                           .launch(static_cast<unsigned>(lowered_.blocks.size()),
@@ -324,12 +320,12 @@ Status GpuExecution::launch() {
 }
 
 // After the kernel that makes the sums, on its stream.
-Status GpuExecution::launch_divide() {
+Status GpuExecution::launch_divide(const LaunchScope& scope) {
   const Engine& engine = resources_.engine();
   device::DivideLaunch launch{
       .data = reinterpret_cast<DeviceAddress>(arguments_.output),
       .elements = arguments_.count * plan::output_blocks_of(header_, rank_),
-      .stamp = resources_.stamp(),
+      .stamp = scope.stamp(),
       .ranks = header_.ranks,
       .type = static_cast<std::uint8_t>(arguments_.type),
       .element_bytes = static_cast<std::uint8_t>(size_bytes(arguments_.type))};
@@ -347,16 +343,22 @@ Status GpuExecution::launch_divide() {
 
 }  // namespace
 
+Result<std::optional<device::Link>> Resources::interpreter_link(const Link& wanted) {
+  UNISONO_ASSIGN(const transport::Connection* const connection, link(wanted));
+  if (connection == nullptr) return std::optional<device::Link>();
+  return std::optional(link_of(*connection, wanted.channel));
+}
+
 std::size_t output_bytes(const plan::Header& header, int rank, const Arguments& arguments) {
   std::int64_t elements = arguments.count * plan::output_blocks_of(header, rank);
-  for (std::size_t i = 0; i < arguments.output_counts.size(); ++i)
-    elements = std::max(elements, arguments.output_displacements[i] + arguments.output_counts[i]);
+  for (std::size_t i = 0; i < arguments.outputs.counts.size(); ++i)
+    elements = std::max(elements, arguments.outputs.displacements[i] + arguments.outputs.counts[i]);
   return static_cast<std::size_t>(elements) * size_bytes(arguments.type);
 }
 
 transport::Geometry link_geometry(const Options& options) {
-  return {.region_bytes =
-              nvlink::slots_offset + static_cast<std::size_t>(options.slots) * options.slot_bytes,
+  return {.region_bytes = nvlink::slots_offset +
+                          static_cast<std::size_t>(options.slots) * options.slot_stride(),
           .signals = nvlink::signal_count,
           // Ends that differ in any of it do not connect.
           .layout = (static_cast<std::uint64_t>(options.slots) << 32 | options.slot_bytes) ^

@@ -25,10 +25,12 @@
 #include "device/link.h"
 #include "engine/engine.h"
 #include "engine/gpu/copy_links.h"
+#include "engine/gpu/launch_scope.h"
 #include "engine/gpu/paths.h"
 #include "plan/exchange.h"
 #include "plan/plan.h"
 #include "sys/cuda/device.h"
+#include "transport/ring/layout.h"
 #include "transport/transport.h"
 
 namespace unisono {
@@ -52,6 +54,9 @@ struct Options {
   std::uint64_t ll128_messages_bytes = 2 << 20;
   static constexpr int max_slots = 64;
   CopyLinks::Options copies;
+  // Before each slot, for the headers of ring links (transport/ring); 0: there are none.
+  std::size_t slot_room = 0;
+  std::size_t slot_stride() const { return slot_room + slot_bytes; }
   bool stamps = false;  // kernels stamp when they begin and end; each rank as it likes
   static Options from_settings(const Settings& from);
   Status check() const;
@@ -81,6 +86,11 @@ class Engine {
     why_no_ll128_ = std::move(why);
     options_.ll128_messages_bytes = 0;
   }
+  // Agreed on before the first call: some ranks are reached by ring links. No message is zero-copy.
+  void use_rings() {
+    options_.slot_room = transport::ring::header_room;
+    options_.zero_copy_min_bytes = Options::no_zero_copy;
+  }
   // "" where calls may use LL128.
   const std::string& why_no_ll128() const { return why_no_ll128_; }
   // Without a function where kernel_list.h has no such row.
@@ -90,8 +100,9 @@ class Engine {
     return kernels_[place_of(family, data, ranks)];
   }
   const sys::cuda::Kernel& interpret(bool has_tokens) const {
-    return kernel(has_tokens ? device::KernelFamily::interpret_tokens
-                             : device::KernelFamily::interpret);
+    return kernel(options_.slot_room > 0 ? device::KernelFamily::interpret_rings
+                  : has_tokens           ? device::KernelFamily::interpret_tokens
+                                         : device::KernelFamily::interpret);
   }
   // The kernel in device/kernels/ll_all_pairs.cuh for so many ranks.
   const sys::cuda::Kernel& ll(device::LlKind kind, device::DataKind data, int ranks) const {
@@ -188,48 +199,21 @@ class Resources {
     transport::Geometry geometry;
   };
   virtual Result<transport::Connection*> link(const Link& wanted) = 0;
+  // The same as the interpreter sees it, which may be a ring link.
+  virtual Result<std::optional<device::Link>> interpreter_link(const Link& wanted);
   // Advances connections that are being made.
   virtual Status progress() = 0;
   // Device memory of at least `bytes`, aligned to 256; the same may be returned to the next call.
   virtual Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) = 0;
   // By rank, where it reaches this rank's memory [data, data + bytes), as its own addresses; 0
   // where it does not. Memory that is asked for is made known to the others after the launch, so
-  // that later calls find more; while a launch is captured, at once, and what the others say of it
+  // that later calls find more; for a call that is captured, at once, and what the others say of it
   // is waited for. A view stays valid as long as the memory does.
   virtual void find_peer_mappings(const void* data, std::size_t bytes,
-                                  std::span<sys::cuda::DeviceAddress> by_rank) = 0;
-  // The same for a call that is to be captured, before its launch.
-  virtual void find_peer_mappings_to_capture(const void* data, std::size_t bytes,
-                                             std::span<sys::cuda::DeviceAddress> by_rank) {
-    find_peer_mappings(data, bytes, by_rank);
-  }
-  // Around what a call puts on its stream: the place to order it after the calls before it.
-  // end_launch() always follows.
-  virtual Status before_launch(sys::cuda::StreamHandle* stream) = 0;
-  virtual Status after_launch(sys::cuda::StreamHandle* stream) = 0;
-  // Between them, before a kernel whose thread blocks wait for peers: the place to order it after
-  // kernels of others that may leave no room for so many.
-  virtual Status make_room(sys::cuda::StreamHandle* stream, int blocks) = 0;
-  virtual void end_launch() {}
-  // Between them: by which number the call's kernels tell of a fallback (Engine::fallbacks()). 0:
-  // they tell of none.
-  virtual std::uint64_t launch_key() const { return 0; }
-  // Between them: this rank's launch takes another path than the chosen one.
-  virtual void fall_back(trace::Fallback /*why*/, const trace::ChosenPath& /*instead*/) {}
-  // Between them: what the call's kernels stamp.
-  virtual device::Stamp stamp() { return {}; }
-};
-
-// A call between before_launch and after_launch, which runs on every exit.
-class Launching {
- public:
-  explicit Launching(Resources& resources) : resources_(resources) {}
-  ~Launching() { resources_.end_launch(); }
-  Launching(const Launching&) = delete;
-  Launching& operator=(const Launching&) = delete;
-
- private:
-  Resources& resources_;
+                                  std::span<sys::cuda::DeviceAddress> by_rank,
+                                  bool is_captured) = 0;
+  // A call is to be put on the stream. One is open at a time.
+  virtual Result<OpenLaunch> open(sys::cuda::StreamHandle* stream) = 0;
 };
 
 // The path of a program of so many thread blocks that the interpreter runs.

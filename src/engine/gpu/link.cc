@@ -34,7 +34,26 @@ device::Link link_of(const transport::Connection& connection, int channel) {
           .out_addresses = own(nvlink::addresses_signal),
           .in_addresses = peers(nvlink::addresses_signal),
           .counters = mapped.region,
+          .out_bytes = 0,
           .peer = connection.peer(),
+          .channel = channel};
+}
+
+device::Link link_of(const transport::ring::Link& link, int channel) {
+  static_assert(sizeof(device::LinkCounters) <= transport::ring::Link::counters_bytes);
+  static_assert(Options::max_slots <= transport::ring::most_slots);
+  const transport::ring::Link::Addresses& own = link.addresses();
+  return {.out_slots = own.out_slots,
+          .out_arrived = own.out_flags,
+          .out_given_back = own.given_back,
+          .in_slots = own.in_slots,
+          .in_arrived = own.in_flags,
+          .in_given_back = own.taken,
+          .out_addresses = 0,
+          .in_addresses = 0,
+          .counters = own.counters,
+          .out_bytes = own.out_bytes,
+          .peer = link.peer(),
           .channel = channel};
 }
 

@@ -5,11 +5,13 @@
 
 #include "device/link.h"
 #include "sys/cuda/device.h"
+#include "transport/ring/link.h"
 #include "transport/transport.h"
 
 namespace unisono::engine::gpu {
 
 device::Link link_of(const transport::Connection& connection, int channel);
+device::Link link_of(const transport::ring::Link& link, int channel);
 
 // Lays it down in the connection's own region, for kernels that are given that region alone; once,
 // when the connection is ready.

@@ -134,13 +134,13 @@ void Ll128AllPairs::set_buffers(const Arguments& arguments, device::Ll128Launch&
 }
 
 // Where the others reach what they are to store here; and why some do not.
-trace::Fallback Ll128AllPairs::set_peer_buffers(Resources& resources, const Arguments& arguments,
+trace::Fallback Ll128AllPairs::set_peer_buffers(LaunchScope& scope, const Arguments& arguments,
                                                 device::Ll128Launch& launch) const {
   if (launch.receives == 0) return trace::Fallback::none;
   if (overwrites_) return trace::Fallback::overlap;
   const DeviceAddress output = address_of(arguments.output);
   std::array<DeviceAddress, device::all_pairs_max_ranks> views{};
-  resources.find_peer_mappings(
+  scope.find_peer_mappings(
       arguments.output, static_cast<std::size_t>(block_bytes(arguments) * output_blocks_), views);
   trace::Fallback why = trace::Fallback::none;
   for (int peer = 0; peer < ranks_; ++peer) {
@@ -172,9 +172,8 @@ device::DataKind Ll128AllPairs::kind_of_data(const device::Ll128Launch& launch) 
   return data_kind(all, device::unit_bytes, ranks_, is_reduction(collective_), launch.arithmetic);
 }
 
-void Ll128AllPairs::prepare(Resources& resources, const Arguments& arguments,
+void Ll128AllPairs::prepare(const Engine& engine, LaunchScope& scope, const Arguments& arguments,
                             const device::Arithmetic& arithmetic) {
-  const Engine& engine = resources.engine();
   device::Ll128Launch& launch = launch_ = {};
   launch.arithmetic = arithmetic;
   launch.rank = static_cast<std::int8_t>(rank_);
@@ -189,11 +188,11 @@ void Ll128AllPairs::prepare(Resources& resources, const Arguments& arguments,
     if (launch.peers[peer].destination == 0 ||
         launch.peers[peer].source == launch.peers[peer].destination)
       launch.local_copies = bits(launch.local_copies & ~(1U << peer));
-  if (path != Path::ll128_all_pairs) launch.key = resources.launch_key();
+  if (path != Path::ll128_all_pairs) launch.key = scope.key();
   if (path == Path::zero_copy)
-    if (const trace::Fallback why = set_peer_buffers(resources, arguments, launch);
+    if (const trace::Fallback why = set_peer_buffers(scope, arguments, launch);
         why != trace::Fallback::none)
-      resources.fall_back(why, ll128_fallback(arguments.path.thread_blocks));
+      scope.fall_back(why, ll128_fallback(arguments.path.thread_blocks));
   for (int peer = 0; peer < ranks_; ++peer) {
     const transport::Connection* link = links()[static_cast<std::size_t>(peer)];
     if (link == nullptr) continue;
@@ -216,21 +215,21 @@ void Ll128AllPairs::prepare(Resources& resources, const Arguments& arguments,
                                     : &engine.ll128(kind_of_data(launch), ranks_);
 }
 
-Status Ll128AllPairs::launch(Resources& resources, const Arguments& arguments,
+Status Ll128AllPairs::launch(const Engine& engine, LaunchScope& scope, const Arguments& arguments,
                              const device::Arithmetic& arithmetic, const device::Stamp& stamp,
                              bool is_repeated) {
   // What peers reach may be more than it was.
   if (!is_repeated || arguments.path.variant != Path::ll128_all_pairs)
-    prepare(resources, arguments, arithmetic);
+    prepare(engine, scope, arguments, arithmetic);
   launch_.stamp = stamp;
   if (arguments.path.variant == Path::tma_bulk)
-    return launch_in_bulk(resources, arguments, launch_);
+    return launch_in_bulk(engine, scope, arguments, launch_);
   const int blocks = arguments.path.thread_blocks;
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream());
-  UNISONO_TRY(resources.make_room(stream, blocks));
+  UNISONO_TRY(scope.make_room(blocks));
   void* parameters[] = {&launch_};
   const auto result = kernel_->launch(static_cast<unsigned>(blocks), threads_, stream, parameters);
-  return resources.engine().device().check(result, "launching an LL128 all-pairs kernel");
+  return engine.device().check(result, "launching an LL128 all-pairs kernel");
 }
 
 }  // namespace unisono::engine::gpu

@@ -37,7 +37,7 @@ class Ll128AllPairs : public SpecialisedKernel {
     return ll128_path(choose(engine, arguments), longest_bytes(arguments), ranks_,
                       is_reduction(collective_), arguments.options);
   }
-  Status launch(Resources& resources, const Arguments& arguments,
+  Status launch(const Engine& engine, LaunchScope& scope, const Arguments& arguments,
                 const device::Arithmetic& arithmetic, const device::Stamp& stamp,
                 bool is_repeated) override;
 
@@ -47,25 +47,25 @@ class Ll128AllPairs : public SpecialisedKernel {
   int channel(const Arguments& arguments) const override;
   transport::Geometry geometry(int channel) const override;
   PathChoice choose(const Engine& engine, const Arguments& arguments) const;
-  trace::Fallback set_peer_buffers(Resources& resources, const Arguments& arguments,
+  trace::Fallback set_peer_buffers(LaunchScope& scope, const Arguments& arguments,
                                    device::Ll128Launch& launch) const;
   // Who sends what to whom; of every call the same.
   void find_sets();
   void find_bulk_flows();
   int only_giver() const;
   void set_buffers(const Arguments& arguments, device::Ll128Launch& launch) const;
-  void prepare(Resources& resources, const Arguments& arguments,
+  void prepare(const Engine& engine, LaunchScope& scope, const Arguments& arguments,
                const device::Arithmetic& arithmetic);
   void stand_by_distance(device::Ll128Launch& launch) const;
   device::DataKind kind_of_data(const device::Ll128Launch& launch) const;
   void set_flows(const Arguments& arguments, device::BulkLaunch& launch) const;
   Status copy_own_concurrently(StreamQueue& queue, const Arguments& arguments,
                                device::BulkLaunch& launch) const;
-  trace::Fallback set_bulk_peer_buffers(Resources& resources, const void* data, std::int64_t bytes,
+  trace::Fallback set_bulk_peer_buffers(LaunchScope& scope, const void* data, std::int64_t bytes,
                                         std::uint64_t (&views)[device::all_pairs_max_ranks]) const;
-  trace::Fallback set_bulk_buffers(Resources& resources, const Arguments& arguments,
-                                   device::BulkLaunch& launch) const;
-  Status launch_in_bulk(Resources& resources, const Arguments& arguments,
+  trace::Fallback set_bulk_buffers(const Engine& engine, LaunchScope& scope,
+                                   const Arguments& arguments, device::BulkLaunch& launch) const;
+  Status launch_in_bulk(const Engine& engine, LaunchScope& scope, const Arguments& arguments,
                         const device::Ll128Launch& lines) const;
 
   // As bits: ranks that get what this one gives, whose parts it keeps of its own input, whose data

@@ -148,14 +148,13 @@ void LlAllPairs::prepare(const Engine& engine, const Arguments& arguments,
   kernel_ = &engine.ll(kind_, data, ranks_);
 }
 
-Status LlAllPairs::launch(Resources& resources, const Arguments& arguments,
+Status LlAllPairs::launch(const Engine& engine, LaunchScope& scope, const Arguments& arguments,
                           const device::Arithmetic& arithmetic, const device::Stamp& stamp,
                           bool is_repeated) {
-  const Engine& engine = resources.engine();
   if (!is_repeated) prepare(engine, arguments, arithmetic);
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream());
   const int blocks = arguments.path.thread_blocks;
-  UNISONO_TRY(resources.make_room(stream, blocks));
+  UNISONO_TRY(scope.make_room(blocks));
   launch_.stamp = stamp;
   void* parameters[] = {&launch_};
   const auto result = kernel_->launch(static_cast<unsigned>(blocks), threads_, stream, parameters);

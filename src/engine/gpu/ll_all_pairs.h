@@ -30,7 +30,7 @@ class LlAllPairs : public SpecialisedKernel {
     return ll_path(kind_, static_cast<std::size_t>(longest_bytes(arguments)), ranks_,
                    arguments.options);
   }
-  Status launch(Resources& resources, const Arguments& arguments,
+  Status launch(const Engine& engine, LaunchScope& scope, const Arguments& arguments,
                 const device::Arithmetic& arithmetic, const device::Stamp& stamp,
                 bool is_repeated) override;
 

@@ -53,13 +53,14 @@ class Messages : public Execution {
   Result<bool> connect();
   // Whether `link` is there; else it is being made.
   Result<bool> connect(transport::Connection*& link, int peer, int channel, Protocol protocol);
-  void find_peer_mappings();
+  void find_peer_mappings(LaunchScope& scope);
   Status copy_to_self(sys::cuda::StreamHandle* stream) const;
   bool fits_in_ll128() const;
-  Status launch(sys::cuda::StreamHandle* stream) const;
-  Status launch_ll128(sys::cuda::StreamHandle* stream) const;
+  Status launch(LaunchScope& scope, sys::cuda::StreamHandle* stream) const;
+  Status launch_ll128(const LaunchScope& scope, sys::cuda::StreamHandle* stream) const;
   template <int most>
-  Status launch_any(const sys::cuda::Kernel& kernel, sys::cuda::StreamHandle* stream) const;
+  Status launch_any(const sys::cuda::Kernel& kernel, const LaunchScope& scope,
+                    sys::cuda::StreamHandle* stream) const;
 
   int rank_;
   Resources& resources_;
@@ -154,25 +155,24 @@ Result<bool> Messages::poll() {
     return false;
   }
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream());
-  const Launching launching(resources_);
-  UNISONO_TRY(resources_.before_launch(stream));
+  UNISONO_ASSIGN(const OpenLaunch scope, resources_.open(stream));
   UNISONO_TRY(copy_to_self(stream));
-  find_peer_mappings();
-  if (transfers_ > 0) UNISONO_TRY(launch(stream));
-  UNISONO_TRY(resources_.after_launch(stream));
+  find_peer_mappings(*scope);
+  if (transfers_ > 0) UNISONO_TRY(launch(*scope, stream));
+  UNISONO_TRY(scope->finish());
   progressed_ = true;
   return true;
 }
 
 // Finds the addresses by which senders write to the buffers of receives.
-void Messages::find_peer_mappings() {
+void Messages::find_peer_mappings(LaunchScope& scope) {
   for (Way& way : ways_) {
     if (way.sends) continue;
     for (device::Transfer& transfer : way.transfers) {
       if (transfer.posts == 0) continue;
       std::array<DeviceAddress, device::max_mapped_peers> views{};
-      resources_.find_peer_mappings(reinterpret_cast<const void*>(transfer.data),
-                                    static_cast<std::size_t>(transfer.bytes), views);
+      scope.find_peer_mappings(reinterpret_cast<const void*>(transfer.data),
+                               static_cast<std::size_t>(transfer.bytes), views);
       const DeviceAddress view = views[static_cast<std::size_t>(way.peer)];
       if (view == 0 || view % device::address_alignment != 0) continue;
       transfer.data = view;
@@ -196,19 +196,20 @@ bool Messages::fits_in_ll128() const {
          std::ranges::all_of(ways_, [](const Way& way) { return way.links.empty(); });
 }
 
-Status Messages::launch(sys::cuda::StreamHandle* stream) const {
+Status Messages::launch(LaunchScope& scope, sys::cuda::StreamHandle* stream) const {
   const Engine& engine = resources_.engine();
   int blocks = 0;
   for (const Way& way : ways_) blocks += way.blocks;
-  UNISONO_TRY(resources_.make_room(stream, blocks));
-  if (fits_in_ll128()) return launch_ll128(stream);
+  UNISONO_TRY(scope.make_room(blocks));
+  if (fits_in_ll128()) return launch_ll128(scope, stream);
   if (transfers_ <= device::small_launch_transfers)
     return launch_any<device::small_launch_transfers>(
-        engine.kernel(device::KernelFamily::messages_small), stream);
-  return launch_any<device::max_transfers>(engine.kernel(device::KernelFamily::messages), stream);
+        engine.kernel(device::KernelFamily::messages_small), scope, stream);
+  return launch_any<device::max_transfers>(engine.kernel(device::KernelFamily::messages), scope,
+                                           stream);
 }
 
-Status Messages::launch_ll128(sys::cuda::StreamHandle* stream) const {
+Status Messages::launch_ll128(const LaunchScope& scope, sys::cuda::StreamHandle* stream) const {
   const Engine& engine = resources_.engine();
   device::Ll128MessagesLaunch launch;
   int blocks = 0;
@@ -234,7 +235,7 @@ Status Messages::launch_ll128(sys::cuda::StreamHandle* stream) const {
   launch.mailbox = engine.mailbox_address();
   launch.stopped = engine.stopped_address();
   launch.timeout_ns = arguments_.timeout_ns();
-  launch.stamp = resources_.stamp();
+  launch.stamp = scope.stamp();
   void* parameters[] = {&launch};
   return engine.device().check(
       engine.kernel(device::KernelFamily::ll128_messages)
@@ -244,7 +245,7 @@ Status Messages::launch_ll128(sys::cuda::StreamHandle* stream) const {
 }
 
 template <int most>
-Status Messages::launch_any(const sys::cuda::Kernel& kernel,
+Status Messages::launch_any(const sys::cuda::Kernel& kernel, const LaunchScope& scope,
                             sys::cuda::StreamHandle* stream) const {
   const Engine& engine = resources_.engine();
   device::MessagesLaunch<most> launch;
@@ -270,7 +271,7 @@ Status Messages::launch_any(const sys::cuda::Kernel& kernel,
   launch.mailbox = engine.mailbox_address();
   launch.stopped = engine.stopped_address();
   launch.timeout_ns = arguments_.timeout_ns();
-  launch.stamp = resources_.stamp();
+  launch.stamp = scope.stamp();
   void* parameters[] = {&launch};
   return engine.device().check(kernel.launch(blocks, device::threads_per_block, stream, parameters),
                                "launching messages");

@@ -39,8 +39,7 @@ Result<bool> OnCopyEngines::poll() {
     return false;
   }
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments_.stream());
-  const Launching launching(resources_);
-  UNISONO_TRY(resources_.before_launch(stream));
+  UNISONO_ASSIGN(const OpenLaunch scope, resources_.open(stream));
   bool is_complete = false;
   {
     const sys::cuda::Current current(resources_.engine().device());
@@ -48,7 +47,7 @@ Result<bool> OnCopyEngines::poll() {
     UNISONO_ASSIGN(is_complete, enqueue(*queue_));
     UNISONO_TRY(is_complete ? queue_->finish() : queue_->pause());
   }
-  UNISONO_TRY(resources_.after_launch(stream));
+  UNISONO_TRY(scope->finish());
   if (is_complete) queue_.reset();
   progressed_ = true;
   return is_complete;
@@ -88,7 +87,8 @@ Result<bool> OnCopyEngines::connect() {
   return complete;
 }
 
-int OnCopyEngines::meet(CopyLink& link, bool sends, int parts, sys::cuda::DeviceAddress wanted) {
+int OnCopyEngines::meet(CopyLink& link, bool sends, int parts, std::uint32_t tag,
+                        sys::cuda::DeviceAddress wanted) {
   if (link.own_book == nullptr) return -1;
   int on_the_way = parts;
   for (const Rendezvous& other : rendezvous_)
@@ -96,7 +96,7 @@ int OnCopyEngines::meet(CopyLink& link, bool sends, int parts, sys::cuda::Device
   const bool is_wanted = wanted != 0 && on_the_way <= CopyLinks::zero_copy_flags;
   const CopyRendezvous here{
       .way = is_wanted ? CopyRendezvous::Way::zero_copy : CopyRendezvous::Way::slots, .at = wanted};
-  rendezvous_.push_back({.flags = {.link = &link, .parts = parts},
+  rendezvous_.push_back({.flags = {.link = &link, .parts = parts, .tag = tag},
                          .sends = sends,
                          .decided = here,
                          .number = sends ? ++link.agreed_sends : ++link.agreed_receives});
@@ -116,11 +116,7 @@ Result<bool> OnCopyEngines::is_capturing() const {
 
 void OnCopyEngines::find_peer_mappings(sys::cuda::DeviceAddress data, std::size_t bytes,
                                        std::span<sys::cuda::DeviceAddress> by_rank) {
-  const auto* at = reinterpret_cast<const void*>(data);
-  if (is_captured_)
-    resources_.find_peer_mappings_to_capture(at, bytes, by_rank);
-  else
-    resources_.find_peer_mappings(at, bytes, by_rank);
+  resources_.find_peer_mappings(reinterpret_cast<const void*>(data), bytes, by_rank, is_captured_);
 }
 
 Result<bool> OnCopyEngines::agree() {

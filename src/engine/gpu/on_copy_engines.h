@@ -13,10 +13,6 @@
 
 namespace unisono::engine::gpu {
 
-// Channels beyond those of kernels: of plans, then of messages.
-inline constexpr int first_copy_channel = 1 << 14;
-inline constexpr int copied_message_channel = first_copy_channel + (1 << 12);
-
 inline trace::ChosenPath copy_path(const CopyLinks::Options& options) {
   return {.variant = Path::copy_engine,
           .slots = options.slots,
@@ -52,7 +48,8 @@ class OnCopyEngines : public Execution {
   // Gives meet() all messages of the call that are large enough, both ends in the same order.
   virtual void arrange() = 0;
   // Returns which it is. `wanted`: where the sender reaches the place of a receive; 0: it does not.
-  int meet(CopyLink& link, bool sends, int parts, sys::cuda::DeviceAddress wanted);
+  int meet(CopyLink& link, bool sends, int parts, std::uint32_t tag,
+           sys::cuda::DeviceAddress wanted);
   // As Resources does, for what is to be arranged.
   void find_peer_mappings(sys::cuda::DeviceAddress data, std::size_t bytes,
                           std::span<sys::cuda::DeviceAddress> by_rank);

@@ -26,7 +26,7 @@ class SpecialisedKernel {
   // How it carries a call that it serves; the arguments of the others have it as their path.
   virtual trace::ChosenPath path(const Engine& engine, const Arguments& arguments) const = 0;
   // `is_repeated`: the call before was like this one, and was launched.
-  virtual Status launch(Resources& resources, const Arguments& arguments,
+  virtual Status launch(const Engine& engine, LaunchScope& scope, const Arguments& arguments,
                         const device::Arithmetic& arithmetic, const device::Stamp& stamp,
                         bool is_repeated) = 0;
 

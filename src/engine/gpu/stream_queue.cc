@@ -11,94 +11,68 @@ namespace {
 
 using sys::cuda::DeviceAddress;
 using sys::cuda::MemoryOperation;
-using trace::Waiting;
 
 // A fork takes five calls of the driver, some microseconds.
 constexpr std::size_t worth_a_fork_bytes = 1 << 20;
 
-// Flags of an end, by slot: what has arrived there, then what is free for it at the peer. Then, in
-// turn: what the peer wants, and what it has stored.
-DeviceAddress arrived_flag(DeviceAddress signals, std::uint64_t slot) {
-  return signals + slot * sizeof(std::uint64_t);
-}
-DeviceAddress free_flag(DeviceAddress signals, int slots, std::uint64_t slot) {
-  return signals + (static_cast<std::uint64_t>(slots) + slot) * sizeof(std::uint64_t);
-}
-DeviceAddress wanted_flag(DeviceAddress signals, int slots, std::uint64_t message) {
-  const std::uint64_t turn = message % CopyLinks::zero_copy_flags;
-  return signals + (2 * static_cast<std::uint64_t>(slots) + turn) * sizeof(std::uint64_t);
-}
-DeviceAddress stored_flag(DeviceAddress signals, int slots, std::uint64_t part) {
-  return wanted_flag(signals, slots, part) + CopyLinks::zero_copy_flags * sizeof(std::uint64_t);
-}
-DeviceAddress own_signals(const CopyLink& link) { return link.connection->device_link()->signals; }
-DeviceAddress peer_signals(const CopyLink& link) {
-  return link.connection->device_link()->peer_signals;
-}
+using Flag = CopyWait::Flag;
 
 }  // namespace
 
 Result<DeviceAddress> StreamQueue::begin_send(CopyLink& link) {
   const CopyLinks::Options& options = links_.options();
-  const std::uint64_t slot = link.sent % static_cast<std::uint64_t>(options.slots);
-  UNISONO_TRY(wait(Waiting::Kind::credit, link, link.sent,
-                   free_flag(own_signals(link), options.slots, slot)));
+  UNISONO_TRY(wait({.flag = Flag::free, .link = &link, .number = link.sent}));
   return link.connection->device_link()->peer_region + transport::nvlink::slots_offset +
-         slot * options.slot_bytes;
+         link.sent % static_cast<std::uint64_t>(options.slots) * options.slot_bytes;
 }
 
-Status StreamQueue::end_send(CopyLink& link) {
-  const std::uint64_t slot = link.sent++ % static_cast<std::uint64_t>(links_.options().slots);
-  return add({.kind = MemoryOperation::write_value_64,
-              .address = arrived_flag(peer_signals(link), slot),
-              .value = 1});
+Status StreamQueue::end_send(CopyLink& link, std::uint32_t tag) {
+  return store(links_.flag_of_peer({.flag = Flag::arrived, .link = &link, .number = link.sent++}),
+               flag_value(tag));
 }
 
-Result<DeviceAddress> StreamQueue::begin_receive(CopyLink& link) {
+Result<DeviceAddress> StreamQueue::begin_receive(CopyLink& link, std::uint32_t tag) {
   const CopyLinks::Options& options = links_.options();
-  const std::uint64_t slot = link.received % static_cast<std::uint64_t>(options.slots);
-  UNISONO_TRY(
-      wait(Waiting::Kind::message, link, link.received, arrived_flag(own_signals(link), slot)));
+  UNISONO_TRY(wait({.flag = Flag::arrived, .link = &link, .number = link.received, .tag = tag}));
   return link.connection->device_link()->region + transport::nvlink::slots_offset +
-         slot * options.slot_bytes;
+         link.received % static_cast<std::uint64_t>(options.slots) * options.slot_bytes;
 }
 
 Status StreamQueue::end_receive(CopyLink& link) {
-  const int slots = links_.options().slots;
-  const std::uint64_t slot = link.received++ % static_cast<std::uint64_t>(slots);
-  return add({.kind = MemoryOperation::write_value_64,
-              .address = free_flag(peer_signals(link), slots, slot),
-              .value = 1});
+  return store(links_.flag_of_peer({.flag = Flag::free, .link = &link, .number = link.received++}),
+               free_value);
 }
 
 Status StreamQueue::want(const ZeroCopy& message) {
-  return add(
-      {.kind = MemoryOperation::write_value_64,
-       .address = wanted_flag(peer_signals(*message.link), links_.options().slots, message.message),
-       .value = 1});
+  return store(
+      links_.flag_of_peer({.flag = Flag::wanted, .link = message.link, .number = message.message}),
+      flag_value(message.tag));
 }
 
 Status StreamQueue::await_destination(const ZeroCopy& message) {
-  return wait(Waiting::Kind::destination, *message.link, message.message,
-              wanted_flag(own_signals(*message.link), links_.options().slots, message.message));
+  return wait(
+      {.flag = Flag::wanted, .link = message.link, .number = message.message, .tag = message.tag});
 }
 
 void StreamQueue::signal_stored(const ZeroCopy& message, int part) {
-  untold_.push_back(stored_flag(peer_signals(*message.link), links_.options().slots,
-                                message.first_part + static_cast<unsigned>(part)));
+  untold_.push_back(
+      {links_.flag_of_peer({.flag = Flag::stored,
+                            .link = message.link,
+                            .number = message.first_part + static_cast<unsigned>(part)}),
+       message.tag});
 }
 
 Status StreamQueue::tell_now() {
-  for (const DeviceAddress flag : untold_)
-    UNISONO_TRY(add({.kind = MemoryOperation::write_value_64, .address = flag, .value = 1}));
+  for (const Untold& untold : untold_) UNISONO_TRY(store(untold.flag, flag_value(untold.tag)));
   untold_.clear();
   return {};
 }
 
 Status StreamQueue::await_stored(const ZeroCopy& message, int part) {
-  return wait(Waiting::Kind::message, *message.link, message.link->received + message.message,
-              stored_flag(own_signals(*message.link), links_.options().slots,
-                          message.first_part + static_cast<unsigned>(part)));
+  return wait({.flag = Flag::stored,
+               .link = message.link,
+               .number = message.first_part + static_cast<unsigned>(part),
+               .tag = message.tag});
 }
 
 Status StreamQueue::copy(DeviceAddress to, DeviceAddress from, std::size_t bytes) {
@@ -148,23 +122,27 @@ Status StreamQueue::pause() {
 
 Status StreamQueue::end_waits() {
   if (!std::exchange(has_waited_, false)) return {};
-  return add({.kind = MemoryOperation::write_value_64,
-              .address = links_.progress_address(),
-              .value = CopyLinks::idle_mark});
+  return store(links_.progress_address(), CopyLinks::idle_mark);
 }
 
 // Appends a report to the operations of the next flush().
 void StreamQueue::report() { operations_[pending_++] = links_.take_report(); }
 
-Status StreamQueue::wait(Waiting::Kind kind, const CopyLink& link, std::uint64_t message,
-                         DeviceAddress flag) {
+Status StreamQueue::store(DeviceAddress flag, std::uint64_t value) {
+  return add({.kind = MemoryOperation::write_value_64, .address = flag, .value = value});
+}
+
+Status StreamQueue::wait(CopyWait wait) {
   UNISONO_TRY(tell_now());
   has_waited_ = true;
-  UNISONO_TRY(add({.kind = MemoryOperation::write_value_64,
-                   .address = links_.progress_address(),
-                   .value = links_.mark(kind, link, message, timeout_ns_)}));
-  UNISONO_TRY(add({.kind = MemoryOperation::wait_value_64, .address = flag, .value = 1}));
-  return add({.kind = MemoryOperation::write_value_64, .address = flag, .value = 0});
+  wait.timeout_ns = timeout_ns_;
+  UNISONO_TRY(store(links_.progress_address(), links_.mark(wait)));
+  const DeviceAddress flag = links_.flag_of(wait);
+  UNISONO_TRY(add({.kind = MemoryOperation::wait_value_64,
+                   .address = flag,
+                   .value = wait.flag == Flag::free ? free_value : flag_value(wait.tag),
+                   .flags = MemoryOperation::equal}));
+  return store(flag, 0);
 }
 
 Status StreamQueue::add(MemoryOperation operation) {

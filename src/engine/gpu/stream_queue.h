@@ -26,9 +26,10 @@ class StreamQueue {
 
   // A slot of the peer's for the next message; put() what belongs there, then sent().
   Result<sys::cuda::DeviceAddress> begin_send(CopyLink& link);
-  Status end_send(CopyLink& link);
-  // The slot of ours that holds the next message: take from it, then call end_receive().
-  Result<sys::cuda::DeviceAddress> begin_receive(CopyLink& link);
+  Status end_send(CopyLink& link, std::uint32_t tag);
+  // The slot of ours that holds the next message, which is of that call: take from it, then call
+  // end_receive().
+  Result<sys::cuda::DeviceAddress> begin_receive(CopyLink& link, std::uint32_t tag);
   Status end_receive(CopyLink& link);
   // A zero-copy message. The receiver says that its place may be written, for which the
   // sender waits; the sender tells of each part, for which the receiver waits.
@@ -37,6 +38,7 @@ class StreamQueue {
     std::uint64_t message = 0;  // its number among the link's zero-copy ones
     std::uint64_t first_part = 0;
     int parts = 1;
+    std::uint32_t tag = 0;
   };
   Status want(const ZeroCopy& message);
   Status await_destination(const ZeroCopy& message);
@@ -65,8 +67,8 @@ class StreamQueue {
   Status flush();
   void report();
   Status end_waits();
-  Status wait(trace::Waiting::Kind kind, const CopyLink& link, std::uint64_t message,
-              sys::cuda::DeviceAddress flag);
+  Status store(sys::cuda::DeviceAddress flag, std::uint64_t value);
+  Status wait(CopyWait wait);
 
   const sys::cuda::Device& device_;
   CopyLinks& links_;
@@ -76,7 +78,11 @@ class StreamQueue {
   std::int64_t timeout_ns_;
   std::array<sys::cuda::MemoryOperation, most_operations> operations_;
   std::size_t pending_ = 0;
-  std::vector<sys::cuda::DeviceAddress> untold_;  // flags
+  struct Untold {
+    sys::cuda::DeviceAddress flag;
+    std::uint32_t tag;
+  };
+  std::vector<Untold> untold_;
   bool has_waited_ = false;
   bool is_forked_ = false;
 };

@@ -166,10 +166,10 @@ Status Ll128AllPairs::copy_own_concurrently(StreamQueue& queue, const Arguments&
 
 // Finds a buffer that others need in each rank's addresses: all must have mapped it, aligned.
 trace::Fallback Ll128AllPairs::set_bulk_peer_buffers(
-    Resources& resources, const void* data, std::int64_t bytes,
+    LaunchScope& scope, const void* data, std::int64_t bytes,
     std::uint64_t (&views)[device::all_pairs_max_ranks]) const {
   std::array<DeviceAddress, device::all_pairs_max_ranks> found{};
-  resources.find_peer_mappings(data, static_cast<std::size_t>(bytes), found);
+  scope.find_peer_mappings(data, static_cast<std::size_t>(bytes), found);
   found[static_cast<std::size_t>(rank_)] = address_of(data);
   for (int rank = 0; rank < ranks_; ++rank) {
     const DeviceAddress view = found[static_cast<std::size_t>(rank)];
@@ -181,11 +181,12 @@ trace::Fallback Ll128AllPairs::set_bulk_peer_buffers(
 }
 
 // Why some rank cannot copy what it needs of this one.
-trace::Fallback Ll128AllPairs::set_bulk_buffers(Resources& resources, const Arguments& arguments,
+trace::Fallback Ll128AllPairs::set_bulk_buffers(const Engine& engine, LaunchScope& scope,
+                                                const Arguments& arguments,
                                                 device::BulkLaunch& launch) const {
   const std::int64_t block = block_bytes(arguments);
   using enum trace::Fallback;
-  if (!resources.engine().copies_by_tma()) return no_tma;
+  if (!engine.copies_by_tma()) return no_tma;
   if (overwrites_) return overlap;
   for (int i = 0; i < launch.flows; ++i)
     if (!is_aligned(static_cast<std::uint64_t>(launch.flow[i].source)) ||
@@ -194,27 +195,27 @@ trace::Fallback Ll128AllPairs::set_bulk_buffers(Resources& resources, const Argu
   std::ranges::fill(launch.outputs, device::bulk_no_buffer);
   if (input_blocks_ > 0)
     if (const trace::Fallback why =
-            set_bulk_peer_buffers(resources, arguments.input, block * input_blocks_, launch.inputs);
+            set_bulk_peer_buffers(scope, arguments.input, block * input_blocks_, launch.inputs);
         why != none)
       return why;
   if (output_blocks_ == 0) return none;
-  return set_bulk_peer_buffers(resources, arguments.output, block * output_blocks_, launch.outputs);
+  return set_bulk_peer_buffers(scope, arguments.output, block * output_blocks_, launch.outputs);
 }
 
-Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& arguments,
+Status Ll128AllPairs::launch_in_bulk(const Engine& engine, LaunchScope& scope,
+                                     const Arguments& arguments,
                                      const device::Ll128Launch& lines) const {
-  const Engine& engine = resources.engine();
   device::BulkLaunch launch{};
   launch.lines = lines;
   launch.blocks = arguments.path.thread_blocks;
   // As many as LL128 takes, so that a call that cannot use TMA bulk copies is no slower.
   launch.all_blocks = arguments.options.at_most(device::ll128_max_blocks);
   set_flows(arguments, launch);
-  const trace::Fallback why = set_bulk_buffers(resources, arguments, launch);
+  const trace::Fallback why = set_bulk_buffers(engine, scope, arguments, launch);
   const bool is_reached = why == trace::Fallback::none;
   if (!is_reached) {
     std::ranges::fill(launch.outputs, 0);
-    resources.fall_back(why, ll128_fallback(launch.all_blocks));
+    scope.fall_back(why, ll128_fallback(launch.all_blocks));
   }
   auto* stream = static_cast<sys::cuda::StreamHandle*>(arguments.stream());
   const sys::cuda::Current current(engine.device());
@@ -234,7 +235,7 @@ Status Ll128AllPairs::launch_in_bulk(Resources& resources, const Arguments& argu
       is_reduction(collective_) && ranks_ > 2 ? device::DataKind::any : kind_of_data(launch.lines);
   stand_by_distance(launch.lines);
   const int blocks = is_reached ? launch.blocks : launch.all_blocks;
-  UNISONO_TRY(resources.make_room(stream, blocks));
+  UNISONO_TRY(scope.make_room(blocks));
   void* parameters[] = {&launch};
   const auto result = engine.bulk(data, ranks_)
                           .launch(static_cast<unsigned>(blocks),

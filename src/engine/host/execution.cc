@@ -13,10 +13,6 @@ constexpr std::size_t largest_element_bytes = 8;
 constexpr std::size_t max_short_steps = 512;
 constexpr int idle_polls_between_progress = 16;
 
-bool is_uneven(const Arguments& arguments) {
-  return !arguments.input_counts.empty() || !arguments.output_counts.empty();
-}
-
 }  // namespace
 
 plan::Limits limits() {
@@ -72,7 +68,7 @@ Status HostExecution::check(const Arguments& arguments) const {
   if (running_) return bug("rank ", rank, " started plan ", header_.name, " while it was running");
   if (arguments.count < 0)
     return misuse("count is ", arguments.count, " on rank ", rank, "; it must be 0 or more");
-  if (!is_uneven(arguments)) return {};
+  if (!arguments.is_uneven()) return {};
   if (one_sided_.has_partners())
     return misuse("plan ", header_.name,
                   " has one-sided steps, which cannot run on blocks of unequal size");
@@ -81,10 +77,11 @@ Status HostExecution::check(const Arguments& arguments) const {
   if (program_.scratch_blocks > 0)
     return misuse("plan ", header_.name,
                   " needs scratch blocks, which cannot run on blocks of unequal size");
-  if (arguments.input_counts.size() != inputs || arguments.input_displacements.size() != inputs ||
-      arguments.output_counts.size() != outputs || arguments.output_displacements.size() != outputs)
-    return misuse("rank ", rank, " gave counts for ", arguments.input_counts.size(), " input and ",
-                  arguments.output_counts.size(), " output blocks; plan ", header_.name, " has ",
+  if (arguments.inputs.counts.size() != inputs || arguments.inputs.displacements.size() != inputs ||
+      arguments.outputs.counts.size() != outputs ||
+      arguments.outputs.displacements.size() != outputs)
+    return misuse("rank ", rank, " gave counts for ", arguments.inputs.counts.size(), " input and ",
+                  arguments.outputs.counts.size(), " output blocks; plan ", header_.name, " has ",
                   inputs, " input and ", outputs, " output blocks");
   return {};
 }
@@ -92,7 +89,7 @@ Status HostExecution::check(const Arguments& arguments) const {
 bool HostExecution::is_like_last(const Arguments& arguments) const {
   return has_run_ && !running_ && arguments.count == arguments_.count &&
          arguments.type == arguments_.type && arguments.operation == arguments_.operation &&
-         !is_uneven(arguments) && !is_uneven(arguments_);
+         !arguments.is_uneven() && !arguments_.is_uneven();
 }
 
 Result<void*> HostExecution::scratch(const Arguments& arguments) {
@@ -156,7 +153,7 @@ std::int64_t HostExecution::tile_elements(const Arguments& arguments) const {
   const auto layout = plan::ChunkLayout::of(arguments.count, header_.chunks_per_block,
                                             static_cast<std::int64_t>(element_bytes));
   return CallMemory::tile_elements(slot_payload_bytes_, header_.max_step_count, element_bytes,
-                                   layout.elements(0), is_uneven(arguments) ? Tiling{} : tiling_);
+                                   layout.elements(0), arguments.is_uneven() ? Tiling{} : tiling_);
 }
 
 Result<bool> HostExecution::poll() { return runs_short() ? poll_short() : poll_blocks(); }

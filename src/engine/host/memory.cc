@@ -40,8 +40,7 @@ std::int64_t CallMemory::tiles(const plan::Header& header, int rank) const {
     for (int index = 0; index < blocks; ++index)
       largest = std::max(largest, block(buffer, index).layout.elements(0));
   };
-  const bool unequal = !arguments_.input_counts.empty() || !arguments_.output_counts.empty();
-  if (unequal) {
+  if (arguments_.is_uneven()) {
     take(plan::Buffer::input, plan::input_blocks_of(header, rank));
     take(plan::Buffer::output, plan::output_blocks_of(header, rank));
   } else {
@@ -51,16 +50,12 @@ std::int64_t CallMemory::tiles(const plan::Header& header, int rank) const {
 }
 
 CallMemory::Block CallMemory::block(plan::Buffer buffer, std::int64_t index) const {
-  const auto unequal = [&](std::byte* first, std::span<const std::int64_t> counts,
-                           std::span<const std::int64_t> displacements) {
+  const Blocks& blocks = arguments_.blocks(buffer);
+  if (buffer != plan::Buffer::scratch && !blocks.counts.empty()) {
     const auto i = static_cast<std::size_t>(index);
-    return Block{first + displacements[i] * element_bytes_,
-                 plan::ChunkLayout::of(counts[i], chunks_per_block_, element_bytes_)};
-  };
-  if (buffer == plan::Buffer::input && !arguments_.input_counts.empty())
-    return unequal(base(buffer), arguments_.input_counts, arguments_.input_displacements);
-  if (buffer == plan::Buffer::output && !arguments_.output_counts.empty())
-    return unequal(base(buffer), arguments_.output_counts, arguments_.output_displacements);
+    return {base(buffer) + blocks.displacements[i] * element_bytes_,
+            plan::ChunkLayout::of(blocks.counts[i], chunks_per_block_, element_bytes_)};
+  }
   return {base(buffer) + index * arguments_.count * element_bytes_, uniform_};
 }
 

@@ -57,12 +57,10 @@ class CallMemory {
   }
   // Whether each block is a message of its own; then its fingerprint.
   bool has_messages() const {
-    return !arguments_.input_calls.empty() || !arguments_.output_calls.empty();
+    return !arguments_.inputs.calls.empty() || !arguments_.outputs.calls.empty();
   }
   std::uint64_t fingerprint(plan::Buffer buffer, std::int64_t block) const {
-    const bool is_sent = buffer == plan::Buffer::input;
-    return (is_sent ? arguments_.input_calls
-                    : arguments_.output_calls)[static_cast<std::size_t>(block)];
+    return arguments_.blocks(buffer).calls[static_cast<std::size_t>(block)];
   }
   // Where a buffer of blocks of equal size starts.
   std::byte* base(plan::Buffer buffer) const {
@@ -73,9 +71,7 @@ class CallMemory {
   }
 
   // Whether all blocks have one size.
-  bool is_uniform() const {
-    return arguments_.input_counts.empty() && arguments_.output_counts.empty();
-  }
+  bool is_uniform() const { return !arguments_.is_uneven(); }
   // Of the part of a chunk that lies in a tile, where blocks are equal.
   std::size_t most_tile_bytes() const {
     return static_cast<std::size_t>(std::min(tile_elements_, uniform_.elements(0)) *

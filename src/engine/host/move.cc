@@ -14,9 +14,9 @@ constexpr std::size_t least_streamed_bytes = std::size_t{4} << 10;
 
 std::size_t output_elements(const plan::Header& header, int rank, const Arguments& arguments) {
   std::int64_t elements = 0;
-  if (arguments.output_counts.empty())
+  if (arguments.outputs.counts.empty())
     elements = plan::output_blocks_of(header, rank) * arguments.count;
-  for (const std::int64_t count : arguments.output_counts) elements += count;
+  for (const std::int64_t count : arguments.outputs.counts) elements += count;
   return static_cast<std::size_t>(elements);
 }
 

@@ -1,11 +1,7 @@
 #include "sys/cuda/device.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -26,8 +22,6 @@ constexpr int pointer_memory_type = 2;
 constexpr int pointer_is_managed = 8;
 constexpr int pointer_device_ordinal = 9;
 constexpr int memory_type_device = 2;
-constexpr unsigned host_portable = 1;
-constexpr unsigned host_mapped = 2;
 constexpr unsigned ipc_lazy_peer_access = 1;
 constexpr int capture_relaxed = 2;
 constexpr unsigned stream_non_blocking = 1;
@@ -238,44 +232,6 @@ void ImportedMemory::swap(ImportedMemory& other) noexcept {
   std::swap(bytes_, other.bytes_);
 }
 
-Result<MappedHostMemory> MappedHostMemory::allocate(std::shared_ptr<const Device> device,
-                                                    std::size_t bytes) {
-  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  bytes = (bytes + page - 1) / page * page;
-  // Shared: a page that a forked process copies would no longer be the device's.
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED)
-    return environment_error("allocating ", bytes,
-                             " bytes of host memory for kernels: ", std::strerror(errno));
-  MappedHostMemory memory;
-  memory.data_ = static_cast<std::byte*>(data);
-  memory.bytes_ = bytes;
-  memory.device_ = std::move(device);
-  const Current current(*memory.device_);
-  const Driver& driver = memory.device_->driver();
-  UNISONO_TRY(memory.device_->check(driver.host_register(data, bytes, host_portable | host_mapped),
-                                    str("locking ", bytes, " bytes of host memory for kernels")));
-  UNISONO_TRY(memory.device_->check(driver.host_address(&memory.address_, data, 0),
-                                    "mapping host memory for kernels"));
-  return memory;
-}
-
-MappedHostMemory::~MappedHostMemory() {
-  if (data_ == nullptr) return;
-  {
-    const Current current(*device_);
-    device_->driver().host_unregister(data_);
-  }
-  munmap(data_, bytes_);
-}
-
-void MappedHostMemory::swap(MappedHostMemory& other) noexcept {
-  std::swap(device_, other.device_);
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(address_, other.address_);
-}
-
 Result<Module> Module::load(std::shared_ptr<const Device> device, const void* image) {
   const Current current(*device);
   Module module;
@@ -342,6 +298,18 @@ DriverResult Kernel::launch(unsigned blocks, unsigned threads, StreamHandle* str
                                           .attributes = &overlap,
                                           .attribute_count = waits_by_itself_ ? 1U : 0U};
   return device_->driver().launch(&configuration, function_, parameters, nullptr);
+}
+
+Result<std::string> pci_address_of(int ordinal) {
+  UNISONO_ASSIGN(const Driver* const driver, cuda::driver());
+  DeviceOrdinal handle = 0;
+  UNISONO_TRY(cuda::check(*driver, driver->device_get(&handle, ordinal),
+                          str("opening CUDA device ", ordinal)));
+  std::array<char, 32> text{};
+  UNISONO_TRY(cuda::check(
+      *driver, driver->device_pci_address(text.data(), static_cast<int>(text.size()) - 1, handle),
+      str("cuDeviceGetPCIBusId of CUDA device ", ordinal)));
+  return std::string(text.data());
 }
 
 PointerKind kind_of(const Driver& driver, const void* pointer) {

@@ -169,6 +169,30 @@ class MappedHostMemory {
   DeviceAddress address_ = 0;
 };
 
+// Host memory of another owner, whole pages, that kernels load and store as long as this lives.
+// Forked processes do not have it: a page that they copied would no longer be the device's.
+class RegisteredHostMemory {
+ public:
+  static Result<RegisteredHostMemory> make(std::shared_ptr<const Device> device, void* data,
+                                           std::size_t bytes);
+  RegisteredHostMemory() = default;
+  ~RegisteredHostMemory();
+  RegisteredHostMemory(RegisteredHostMemory&& other) noexcept { swap(other); }
+  RegisteredHostMemory& operator=(RegisteredHostMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  DeviceAddress address() const { return address_; }
+
+ private:
+  void swap(RegisteredHostMemory& other) noexcept;
+
+  std::shared_ptr<const Device> device_;
+  void* data_ = nullptr;
+  std::size_t bytes_ = 0;
+  DeviceAddress address_ = 0;
+};
+
 // A kernel of a module, which must outlive it.
 class Kernel {
  public:
@@ -214,6 +238,9 @@ class Module {
   std::shared_ptr<const Device> device_;
   ModuleHandle* module_ = nullptr;
 };
+
+// "0000:07:00.0". The device is not opened for it.
+Result<std::string> pci_address_of(int ordinal);
 
 // Where an address points.
 struct PointerKind {

@@ -50,14 +50,16 @@ struct AccessDescription {
   int flags;  // 3: read and write
 };
 // One of the operations on memory that a stream can do by itself (CUstreamBatchMemOpParams): to
-// wait until the 64 bits at `address` are at least `value`, or to store it there.
+// wait for the 64 bits at `address`, or to store `value` there.
 struct MemoryOperation {
   enum Kind : std::uint32_t { wait_value_64 = 4, write_value_64 = 5 };
   Kind kind = wait_value_64;
   DeviceAddress address = 0;
   std::uint64_t value = 0;
-  // Waiting: at least, cyclically. Writing: after a barrier for the whole system.
-  std::uint32_t flags = 0;
+  // Waiting: until they are at least `value`, cyclically, or until they are `value`. Writing: after
+  // a barrier for the whole system.
+  enum Flags : std::uint32_t { at_least = 0, equal = 1 };
+  std::uint32_t flags = at_least;
   DeviceAddress alias = 0;
   std::uint64_t unused = 0;
 };
@@ -104,6 +106,7 @@ inline constexpr int function_shared_bytes = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMI
   F(device_get, "cuDeviceGet", (DeviceOrdinal* device, int ordinal))                               \
   F(device_name, "cuDeviceGetName", (char* name, int bytes, DeviceOrdinal device))                 \
   F(device_uuid, "cuDeviceGetUuid_v2", (Uuid* uuid, DeviceOrdinal device))                         \
+  F(device_pci_address, "cuDeviceGetPCIBusId", (char* text, int bytes, DeviceOrdinal device))      \
   F(device_attribute, "cuDeviceGetAttribute", (int* value, int attribute, DeviceOrdinal device))   \
   F(device_can_access, "cuDeviceCanAccessPeer",                                                    \
     (int* can, DeviceOrdinal device, DeviceOrdinal peer))                                          \

@@ -12,15 +12,17 @@ namespace {
 // of 512 KiB evenly.
 constexpr std::size_t one_rail_piece_bytes = std::size_t{256} << 10;
 
-// Over several rails, a put from twice the least piece on is cut into these, of which a lane takes
-// the next when it has drained: some for each lane, so that one that drains sooner takes more. At
-// 10 Gbit/s the least one lasts 0.1 ms, ten times as long as it costs to send and receive it, and
-// the largest, which a put may have to wait for at its end, 0.8 ms.
+// Over several rails, a put that has at least the least piece for each lane is cut into pieces, of
+// which a lane takes the next when it has drained: some for each lane, so that one that drains
+// sooner takes more. At 10 Gbit/s the least one lasts 0.1 ms, ten times as long as it costs to send
+// and receive it, and the largest 0.8 ms.
 constexpr std::size_t least_piece_bytes = std::size_t{128} << 10;
 constexpr std::size_t most_piece_bytes = std::size_t{1} << 20;
 constexpr std::size_t pieces_a_lane = 2;
-// A shorter put is cut into one part for each lane, all of which arrive at once. A part is at least
-// so long as to be worth the system calls at both ends, some 3 us at 10 Gbit/s.
+// A shorter put, and the end of a longer one, is cut into one part for each lane, all of which
+// arrive at once: where each message waits for the one that comes the other way, nothing else fills
+// the lanes that have no part. A part is at least so long as to be worth the system calls at both
+// ends, some 3 us at 10 Gbit/s.
 constexpr std::size_t least_part_bytes = std::size_t{4} << 10;
 constexpr std::size_t line_bytes = 64;
 
@@ -58,8 +60,37 @@ double Lanes::mean_rate() const {
 
 double Lanes::sum_of_weights() const {
   double sum = 0;
-  for (std::size_t lane = 0; lane < count(); ++lane) sum += weight(lane);
+  for (std::size_t lane = 0; lane < count(); ++lane) sum += is_open(lane) ? weight(lane) : 0;
   return sum;
+}
+
+std::size_t Lanes::first() const {
+  for (std::size_t lane = 0; lane < count(); ++lane)
+    if (is_open(lane)) return lane;
+  return 0;
+}
+
+void Lanes::close(std::size_t lane) {
+  if (!is_open(lane)) return;
+  lanes_[lane] = {};
+  lanes_[lane].has_room = lanes_[lane].is_open = false;
+  --open_;
+}
+
+void Lanes::reopen(std::size_t lane) {
+  if (is_open(lane)) return;
+  lanes_[lane] = {};
+  ++open_;
+}
+
+std::optional<std::size_t> Lanes::soonest(std::size_t bytes) const {
+  std::optional<std::size_t> best;
+  const auto ns = [&](std::size_t lane) {
+    return static_cast<double>(lanes_[lane].outstanding_bytes + bytes) / weight(lane);
+  };
+  for (std::size_t lane = 0; lane < count(); ++lane)
+    if (lanes_[lane].has_room && (!best || ns(lane) < ns(*best))) best = lane;
+  return best;
 }
 
 void Lanes::look(std::size_t lane, std::uint64_t outstanding_bytes, std::int64_t now_ns) {
@@ -97,10 +128,11 @@ void Lanes::learn(std::size_t number, std::uint64_t left_bytes, bool was_busy,
 std::optional<Lanes::Piece> Lanes::next(std::size_t put_bytes, std::size_t left,
                                         std::uint64_t backlog) const {
   if (stays_whole(put_bytes)) {
-    if (!lanes_[0].has_room) return std::nullopt;
-    return Piece{0, count() == 1 ? std::min(left, one_rail_piece_bytes) : left};
+    if (!lanes_[first()].has_room) return std::nullopt;
+    return Piece{first(), count() == 1 ? std::min(left, one_rail_piece_bytes) : left};
   }
-  if (learns_ && left < 2 * least_piece_bytes) return next_share(left);
+  if (open_ == 0) return std::nullopt;
+  if (learns_ && left < open_ * least_piece_bytes) return next_share(left);
   auto piece = next_of_long(put_bytes, backlog);
   if (piece) piece->bytes = std::min(piece->bytes, left);
   return piece;
@@ -133,9 +165,10 @@ std::optional<Lanes::Piece> Lanes::next_share(std::size_t left) const {
 std::optional<Lanes::Piece> Lanes::next_of_long(std::size_t put_bytes,
                                                 std::uint64_t backlog) const {
   const std::size_t part =
-      std::clamp(put_bytes / (pieces_a_lane * count()), least_piece_bytes, most_piece_bytes);
+      std::clamp(put_bytes / (pieces_a_lane * open_), least_piece_bytes, most_piece_bytes);
   double largest = 0;
-  for (std::size_t lane = 0; lane < count(); ++lane) largest = std::max(largest, weight(lane));
+  for (std::size_t lane = 0; lane < count(); ++lane)
+    if (is_open(lane)) largest = std::max(largest, weight(lane));
   struct Candidate {
     Piece piece;
     double ns;
@@ -143,6 +176,7 @@ std::optional<Lanes::Piece> Lanes::next_of_long(std::size_t put_bytes,
   std::optional<Candidate> first, first_with_room;
   for (std::size_t step = 0; step < count(); ++step) {
     const std::size_t lane = in_turn(step);
+    if (!is_open(lane)) continue;
     const auto fair = static_cast<std::size_t>(static_cast<double>(part) * weight(lane) / largest);
     const std::size_t bytes = learns_ ? std::max(fair / line_bytes * line_bytes, least_piece_bytes)
                                       : one_rail_piece_bytes;

@@ -105,7 +105,7 @@ Status OfiConnection::state() const {
 // Whoever told a fault waits for what is under way into its memory, so the fault is seen after
 // that.
 bool OfiConnection::still_writes() const {
-  return end_->outbox.outstanding_in_place() > 0 && !end_->is_unreachable &&
+  return end_->outbox.writes_in_place() && !end_->is_unreachable &&
          now_ns() - end_->told_ns < most_idle_ns;
 }
 
@@ -201,24 +201,32 @@ void OfiConnection::withdraw(const RemoteMemory& memory) {
 // Returns when no byte lands any more in this exposed memory, or in any and in destinations of gets
 // (0), and none of this memory is read. It is closed. The peer begins no more writes and tells how
 // many it has begun; those arrive, unless it is stopped. This end's answers from there end, and all
-// writes of an end that goes, which its peer may wait for.
+// writes of an end that goes: its peer may wait for them, and their sources may then be freed.
 void OfiConnection::fence(std::unique_lock<std::mutex>& lock, std::uint64_t memory) {
   const auto under_way = [&]() -> std::size_t {
     if (end_->is_unreachable) return 0;
-    return memory == 0 ? end_->outbox.outstanding_in_place()
+    return memory == 0 ? end_->outbox.outstanding_with_bytes()
                        : end_->outbox.outstanding_of_answers(memory);
   };
   if (end_->is_due(memory)) {
     hub_->tell(*end_, MessageType::stop, {});
     hub_->push(*end_);
   }
+  // Of an end after one that gave up, so that many stuck peers take hardly longer than one: until
+  // then, what this end writes could move, too.
+  const bool is_next = now_ns() - hub_->gave_up_ns() < most_idle_ns;
+  // What has come, and what has left: one write may follow another at once.
+  const auto count_moves = [&] {
+    return end_->inbox.in_order() + end_->outbox.sequence() - under_way();
+  };
   std::int64_t moved_ns = now_ns();
-  std::uint64_t before = end_->inbox.in_order() - under_way();
+  std::uint64_t before = count_moves();
   while (end_->is_due(memory) || under_way() > 0) {
     const bool is_dead = end_->is_unreachable || (end_->is_watched && !end_->peer_watch.alive());
     const std::int64_t idle_ns = now_ns() - moved_ns;
     if (is_dead && idle_ns > last_bytes_ns) break;
-    if (idle_ns > most_idle_ns) {
+    const bool has_last_try = is_next && memory == 0 && !end_->is_due(0);
+    if (idle_ns > (has_last_try ? last_bytes_ns : most_idle_ns)) {
       if (end_->is_due(memory))
         log(LogLevel::error, "rank ", peer_, " stopped in the middle of writes to memory of rank ",
             self_, ", which is withdrawn or given up; nothing of them has come for ",
@@ -228,12 +236,17 @@ void OfiConnection::fence(std::unique_lock<std::mutex>& lock, std::uint64_t memo
             self_, ", which is withdrawn; it has taken nothing of it for ", idle_ns / ns_per_ms,
             " ms. The rest may still be read");
         if (!end_->error) hub_->refuse(*end_, withdrawn_under_way(Access::get, self_, peer_));
+      } else if (under_way() > 0) {
+        log(LogLevel::error, "rank ", peer_, " takes no more of what rank ", self_,
+            " was putting there when it gave up or left, for ", idle_ns / ns_per_ms,
+            " ms. The sources may still be read");
       }
+      hub_->give_up_at(now_ns());
       break;
     }
     hub_->progress();
-    const std::uint64_t moved = end_->inbox.in_order() - under_way();
-    if (std::exchange(before, moved) != moved) moved_ns = now_ns();
+    const std::uint64_t moves = count_moves();
+    if (std::exchange(before, moves) != moves) moved_ns = now_ns();
     lock.unlock();
     std::this_thread::yield();
     lock.lock();
@@ -278,7 +291,7 @@ Status OfiConnection::look_whether_it_lives() {
   if (end_->is_watched || end_->peer_facts->process == sys::this_process()) return {};
   const std::int64_t now = now_ns();
   if (end_->blocked_since_ns != 0 && now - end_->blocked_since_ns > most_blocked_ns &&
-      end_->outbox.outstanding() == 0) {
+      end_->outbox.outstanding_writes() == 0) {
     end_->error = peer_error(peer_, "rank ", peer_, " failed: libfabric has not reached it for ",
                              (now - end_->blocked_since_ns) / ns_per_s, " s");
     end_->is_unreachable = true;

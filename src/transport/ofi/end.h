@@ -16,11 +16,9 @@
 #include "transport/ofi/landing.h"
 #include "transport/ofi/message.h"
 #include "transport/ofi/outbox.h"
+#include "transport/ofi/ring.h"
 
 namespace unisono::transport::ofi {
-
-// Behind a region, for writes that carry an immediate alone; nobody reads what is there.
-inline constexpr std::size_t spare_bytes = 64;
 
 struct End {
   End(const ConnectionRequest& request, sys::PrivateMemory region, sys::PrivateMemory signals)
@@ -42,9 +40,17 @@ struct End {
   std::atomic<std::uint64_t>* signals() const {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(signals_memory.data());
   }
+  // Of its region with the ring behind it.
+  static std::size_t memory_bytes(const Geometry& geometry) {
+    return Ring::offset(geometry.region_bytes) + Ring::bytes;
+  }
   bool is_joined() const { return peer_facts.has_value(); }
   // Nothing is put any more.
   bool is_over() const { return has_left || told_fault || fault != 0 || error.has_value(); }
+  // Whether the peer is to be told what has arrived.
+  bool owes_arrived() const {
+    return inbox.in_order() - told_arrived >= Inbox::most_untold && !has_left;
+  }
   // All that the peer sent before it left has arrived.
   bool is_gone() const { return has_left && has_arrived(); }
   bool has_arrived() const { return peer_total && inbox.in_order() >= *peer_total; }
@@ -77,15 +83,21 @@ struct End {
   std::optional<Facts> peer_facts;  // once it has proved the key
   sys::ProcessWatch peer_watch;
   bool is_watched = false;
+  bool has_rings = false;  // by which both ends tell of writes; else completion data do
   bool has_told_memory = false;
   Inbox inbox;
+  std::uint64_t told_arrived = 0;  // of what has arrived in the inbox
   Outbox outbox;
   Landing landing;
   Gets gets;
-  std::deque<std::vector<std::byte>> messages;  // that libfabric has not taken
+  struct Outgoing {
+    std::vector<std::byte> bytes;
+    std::uint64_t put = 0;  // whose value it is, or 0
+  };
+  std::deque<Outgoing> messages;  // that libfabric has not taken
   std::size_t messages_under_way = 0;
-  std::optional<Write> owed_immediate;  // of the last write, which libfabric has not taken
-  std::int64_t blocked_since_ns = 0;    // 0: libfabric takes what there is
+  std::optional<Announcement> owed;   // of the last write, which libfabric has not taken
+  std::int64_t blocked_since_ns = 0;  // 0: libfabric takes what there is
   std::int64_t pinged_ns = 0;
 
   std::uint64_t fault = 0;          // ours, packed
@@ -95,12 +107,12 @@ struct End {
   bool is_unreachable = false;  // of these, the latter
   bool has_left = false;        // the peer's end has
   // Of its writes and values, when it left or gave up.
-  std::optional<std::uint64_t> peer_total;
-  bool owes_gone = false;   // to answer the peer's bye
-  bool is_leaving = false;  // ours is about to
-  bool is_closed = false;   // ours has
+  std::optional<std::uint64_t> peer_total;  // also once it has answered our bye
+  bool owes_gone = false;                   // to answer the peer's bye
+  bool is_leaving = false;                  // ours is about to
+  bool is_closed = false;                   // ours has
   bool has_said_bye = false;
-  bool may_be_forgotten = false;  // the peer will write here no more
+  bool may_be_forgotten = false;  // the peer has begun all that it will write here
 };
 
 }  // namespace unisono::transport::ofi

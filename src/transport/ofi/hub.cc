@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <set>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/sha256.h"
 #include "base/try.h"
 #include "base/wire.h"
@@ -33,6 +36,8 @@ constexpr int empty_looks_before_arming = 8;
 // left, which may listen no more.
 constexpr std::int64_t last_close_ns = 2 * ns_per_s;
 constexpr std::int64_t last_close_to_the_left_ns = 50 * ns_per_ms;
+// How long the writes that may have failed are waited for, to find the one that has.
+constexpr std::int64_t most_suspicion_ns = ns_per_s;
 
 // The numeric address of this rank's interface, which may be given by name.
 Result<std::string> numeric_host(const std::string& interface) {
@@ -78,7 +83,8 @@ Hub::~Hub() {
   }
   erase(key_);
   ends_.clear();
-  for (const auto& operation : operations_) operation->end.reset();
+  for (const auto& block : operations_)
+    for (Operation& operation : *block) operation.end.reset();
   // Before what it may still write to.
   endpoint_.reset();
 }
@@ -86,14 +92,22 @@ Hub::~Hub() {
 std::string Hub::address() const { return str(endpoint_->provider(), " ", endpoint_->name()); }
 
 Status Hub::post_receives() {
-  for (std::size_t i = 0; i < receives; ++i) {
-    Operation* operation = take(Operation::Kind::receive, nullptr);
-    UNISONO_ASSIGN(const Posted posted, endpoint_->receive(operation->bytes, operation));
-    if (posted == Posted::later)
-      return environment_error("libfabric's ", endpoint_->provider(), " takes only ", i,
-                               " receives; ", receives, " are needed");
-  }
+  UNISONO_TRY(add_operations());
+  for (std::size_t i = 0; i < receives; ++i)
+    UNISONO_TRY(post_receive(*take(Operation::Kind::receive, nullptr)));
   return {};
+}
+
+// One that the provider does not take now is tried again at each look.
+Status Hub::post_receive(Operation& operation) {
+  UNISONO_ASSIGN(const Posted posted,
+                 endpoint_->receive(operation.bytes, operation.descriptor, &operation));
+  if (posted == Posted::later) waiting_receives_.push_back(&operation);
+  return {};
+}
+
+void Hub::post_waiting_receives() {
+  for (Operation* operation : std::exchange(waiting_receives_, {})) (void)post_receive(*operation);
 }
 
 Result<fi_addr_t> Hub::resolve(std::string_view peer_address) {
@@ -126,7 +140,7 @@ Result<std::shared_ptr<End>> Hub::open(const ConnectionRequest& request) {
         other->peer == request.peer)
       return misuse("rank ", request.self, " already has a connection to rank ", request.peer,
                     " on ", describe(request.key));
-  const std::size_t memory_bytes = request.geometry.region_bytes + spare_bytes;
+  const std::size_t memory_bytes = End::memory_bytes(request.geometry);
   UNISONO_ASSIGN(auto region, sys::PrivateMemory::allocate(memory_bytes));
   UNISONO_ASSIGN(auto signals,
                  sys::PrivateMemory::allocate(static_cast<std::size_t>(request.geometry.signals) *
@@ -163,15 +177,17 @@ void Hub::close(const std::shared_ptr<End>& end) {
 
 // Whether nothing of it is needed any more.
 bool Hub::is_finished(End& end) {
-  if (end.outbox.outstanding() > 0 && !end.error) return false;
-  if (end.error || !end.has_told_memory) return true;
-  if (!end.is_joined()) return false;
+  if (end.is_unreachable || !end.has_told_memory) return true;
+  if (!end.is_joined()) return end.error.has_value();
+  if (end.outbox.outstanding() > 0) return false;
   if (!end.has_said_bye) {
     end.has_said_bye = true;
     tell(end, MessageType::bye, {.sequence = end.outbox.sequence()});
   }
   push(end);
-  return end.may_be_forgotten && end.messages.empty() && !end.owed_immediate;
+  // What the peer has begun to write may arrive after its message.
+  const bool has_all = end.has_arrived() || !end.inbox.is_whole();
+  return end.may_be_forgotten && has_all && end.messages.empty() && !end.owed;
 }
 
 void Hub::sweep_closed() {
@@ -184,7 +200,12 @@ void Hub::sweep_closed() {
 void Hub::progress() {
   ++looks_;
   read_completions();
-  for (const auto& [number, end] : ends_) push(*end);
+  if (!waiting_receives_.empty()) post_waiting_receives();
+  for (const auto& [number, end] : ends_) {
+    if (end->has_rings) read_ring(*end);
+    push(*end);
+  }
+  if (suspicion_) find_suspect();
   sweep_closed();
 }
 
@@ -204,7 +225,9 @@ void Hub::read_completions() {
       // No peer sends a message that brings an immediate, but whoever knows the address can.
       const bool is_write = (entry.flags & FI_REMOTE_CQ_DATA) != 0 && (entry.flags & FI_RECV) == 0;
       if (is_write) {
-        on_immediate(static_cast<std::uint32_t>(entry.data));
+        // One that has no end here was on its way when that went.
+        const auto word = static_cast<std::uint32_t>(entry.data);
+        if (const auto end = find(Immediate::unpack(word).number)) arrive(*end, word);
       } else if (entry.op_context != nullptr) {
         auto& operation = *static_cast<Operation*>(entry.op_context);
         if (operation.kind == Operation::Kind::receive) operation.count = entry.len;
@@ -221,7 +244,7 @@ void Hub::read_error() {
   const fi_cq_err_entry entry = endpoint_->read_error();
   auto* operation = static_cast<Operation*>(entry.op_context);
   if (operation == nullptr) {
-    fail_landing(entry.err);
+    if (!fail_landing(entry.err)) suspect(entry.err);
     return;
   }
   if (operation->kind == Operation::Kind::receive) {
@@ -237,10 +260,13 @@ void Hub::read_error() {
 
 // Bytes of a peer could not be stored, and libfabric does not say whose; it may be any that are
 // due. Of those that a get brings, the provider of shared memory reads the owner's memory here.
-void Hub::fail_landing(int code) {
+// Whether any were due.
+bool Hub::fail_landing(int code) {
   const char* why = (*library())->strerror(code);
+  bool is_due = false;
   for (const auto& [number, end] : ends_) {
     if (!end->is_due(0) || end->error) continue;
+    is_due = true;
     if (end->gets.are_due())
       refuse(*end, peer_error(end->peer, "libfabric cannot bring what rank ", end->self,
                               " gets from rank ", end->peer, ": ", why,
@@ -250,34 +276,76 @@ void Hub::fail_landing(int code) {
              misuse("libfabric cannot store what rank ", end->peer, " puts into memory that rank ",
                     end->self, " exposes: ", why, "; withdraw memory before it is freed"));
   }
+  return is_due;
+}
+
+// ofi_rxm, for one, does not say which write has failed. It never completes, and the others do.
+void Hub::suspect(int code) {
+  if (suspicion_)
+    suspicion_->last = last_post_;
+  else
+    suspicion_ = {.code = code, .last = last_post_, .since_ns = now_ns()};
+}
+
+void Hub::find_suspect() {
+  std::set<std::shared_ptr<End>> suspects;
+  for (const auto& block : operations_)
+    for (const Operation& operation : *block) {
+      const bool is_write = operation.kind == Operation::Kind::write ||
+                            operation.kind == Operation::Kind::announcement;
+      if (is_write && operation.end && !operation.end->is_unreachable &&
+          operation.number <= suspicion_->last)
+        suspects.insert(operation.end);
+    }
+  if (suspects.size() > 1 && now_ns() - suspicion_->since_ns < most_suspicion_ns) return;
+  for (const auto& end : suspects)
+    lose(*end, peer_error(end->peer, "rank ", end->peer,
+                          " failed: libfabric cannot write to it, or says so of another rank: ",
+                          (*library())->strerror(suspicion_->code)));
+  suspicion_.reset();
 }
 
 void Hub::complete(Operation& operation) {
   switch (operation.kind) {
     case Operation::Kind::receive:
       on_message(std::span(operation.bytes).first(std::min(operation.count, most_message_bytes)));
-      // One that is not taken is one fewer; there are many.
-      (void)endpoint_->receive(operation.bytes, &operation);
+      // One that is refused is one fewer; there are many.
+      (void)post_receive(operation);
       return;
     case Operation::Kind::send:
       --operation.end->messages_under_way;
+      [[fallthrough]];
+    case Operation::Kind::announcement:
+      operation.end->outbox.completed_announcement(operation.put);
       break;
     case Operation::Kind::write:
-      operation.end->outbox.completed_write(operation.put);
+      operation.end->outbox.completed_write(operation.put, operation.count);
       break;
   }
   give_back(operation);
 }
 
+Status Hub::add_operations() {
+  operations_.push_back(std::make_unique<Block>());
+  Block& block = *operations_.back();
+  for (Operation& operation : block) free_.push_back(&operation);
+  UNISONO_ASSIGN(void* const descriptor,
+                 endpoint_->keep(reinterpret_cast<std::byte*>(&block), sizeof block));
+  for (Operation& operation : block) operation.descriptor = descriptor;
+  return {};
+}
+
 Hub::Operation* Hub::take(Operation::Kind kind, const std::shared_ptr<End>& end) {
   if (free_.empty()) {
-    operations_.push_back(std::make_unique<Operation>());
-    free_.push_back(operations_.back().get());
+    // libfabric refuses what is sent from them, then.
+    if (const Status status = add_operations(); !status.ok())
+      log(LogLevel::error, status.error().message);
   }
   Operation* out = free_.back();
   free_.pop_back();
   out->kind = kind;
   out->end = end;
+  out->put = 0;
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/rank.h"
+#include "base/try.h"
 #include "transport/clock.h"
 #include "transport/fault.h"
 #include "transport/ofi/hub.h"
@@ -12,28 +13,30 @@
 
 namespace unisono::transport::ofi {
 
-void Hub::send(End& end, const Message& message) {
-  end.messages.push_back(encode(message, end.proof_key));
+void Hub::send(End& end, const Message& message, std::uint64_t put) {
+  end.messages.push_back({encode(message, end.proof_key), put});
 }
 
-void Hub::tell(End& end, MessageType type, Note note) {
+void Hub::tell(End& end, MessageType type, Note note, std::uint64_t put) {
   if (!end.is_joined()) return;
   note.number = end.peer_facts->number;
   note.ticket = end.peer_facts->ticket;
-  send(end, {.type = type, .meeting = {}, .facts = {}, .note = note});
+  note.arrived = end.told_arrived = end.inbox.in_order();
+  send(end, {.type = type, .meeting = {}, .facts = {}, .note = note}, put);
 }
 
 void Hub::push_messages(End& end) {
   if (end.owes_gone && end.outbox.outstanding() == 0) {
     end.owes_gone = false;
-    tell(end, MessageType::gone, {});
+    tell(end, MessageType::gone, {.sequence = end.outbox.sequence()});
   }
   while (!end.messages.empty()) {
     Operation* operation = take(Operation::Kind::send, ends_.at(end.number));
-    const std::vector<std::byte>& bytes = end.messages.front();
+    const std::vector<std::byte>& bytes = end.messages.front().bytes;
+    operation->put = end.messages.front().put;
     std::memcpy(operation->bytes.data(), bytes.data(), bytes.size());
-    auto posted =
-        endpoint_->send(std::span(operation->bytes).first(bytes.size()), end.to, operation);
+    auto posted = endpoint_->send(std::span(operation->bytes).first(bytes.size()),
+                                  operation->descriptor, end.to, operation);
     if (posted.ok() && *posted == Posted::yes) {
       ++end.messages_under_way;
       end.messages.pop_front();
@@ -50,26 +53,68 @@ void Hub::push_messages(End& end) {
   }
 }
 
-// Whether the immediate that is owed, if one is, has left.
+// Whether a write is told of by one of its own behind it.
+bool Hub::travels_apart(const End& end, std::size_t bytes) const {
+  return bytes > 0 && (end.has_rings || endpoint_->tells_apart(bytes));
+}
+
+// Whether what is owed, if anything is, has left.
 bool Hub::push_owed(End& end) {
-  if (!end.owed_immediate) return true;
+  if (!end.owed) return true;
   // An answer whose source cannot be read must not count.
   if (end.outbox.outstanding_of_answers(0) > 0) return false;
-  // It has no source, so that its completion counts as that of a message.
-  Operation* operation = take(Operation::Kind::send, ends_.at(end.number));
-  if (post(end, *end.owed_immediate, *operation) != Posted::yes) return false;
-  ++end.messages_under_way;
-  end.owed_immediate.reset();
+  Operation* operation = take(Operation::Kind::announcement, ends_.at(end.number));
+  operation->put = end.owed->put;
+  if (post(end, *end.owed, *operation) != Posted::yes) return false;
+  end.owed.reset();
   return true;
 }
 
-// A write of no bytes that is complete when it has arrived never completes over shared memory in
-// libfabric 1.17, and holds up all that comes after it.
-Posted Hub::post(End& end, Write write, Operation& operation) {
-  if (write.bytes == 0 && !endpoint_->is_ordered()) {
-    write.bytes = 1;
-    write.address = end.peer_facts->memory_address + end.geometry.region_bytes;
+// What is too long to be copied is written from where it is, which the provider may have to know.
+Status Hub::lend_source(End& end, Outbox::Next& next) {
+  if (!endpoint_->needs_descriptors() || next.write.bytes <= most_message_bytes) return {};
+  const Outbox::Source source = end.outbox.source();
+  if (!source.lent.registration) {
+    UNISONO_ASSIGN(source.lent, endpoint_->lend(source.bytes.data(), source.bytes.size()));
   }
+  next.write.descriptor = source.lent.descriptor();
+  return {};
+}
+
+// Of a put's bytes.
+Posted Hub::post(End& end, Write write, Operation& operation) {
+  if (endpoint_->needs_descriptors() && write.bytes <= most_message_bytes) {
+    std::memcpy(operation.bytes.data(), write.source, write.bytes);
+    write.source = operation.bytes.data();
+    write.descriptor = operation.descriptor;
+  }
+  return submit(end, write, operation);
+}
+
+// A write of no bytes that is complete when it has arrived never completes over shared memory in
+// libfabric 1.17, and holds up all that comes after it. Verbs asks for memory that may be written
+// even where it reads nothing.
+Posted Hub::post(End& end, const Announcement& announcement, Operation& operation) {
+  const Facts& peer = *end.peer_facts;
+  const std::size_t region_bytes = end.geometry.region_bytes;
+  Write write{.source = operation.bytes.data(),
+              .descriptor = operation.descriptor,
+              .to = end.to,
+              .address = peer.memory_address + Ring::offset(region_bytes, announcement.sequence),
+              .key = peer.memory_key};
+  if (end.has_rings) {
+    const std::uint64_t word = Ring::word(announcement.sequence, announcement.immediate);
+    std::memcpy(operation.bytes.data(), &word, sizeof word);
+    write.bytes = sizeof word;
+  } else {
+    write.bytes = endpoint_->is_ordered() ? 0 : 1;
+    write.immediate = announcement.immediate;
+  }
+  return submit(end, write, operation);
+}
+
+Posted Hub::submit(End& end, const Write& write, Operation& operation) {
+  operation.number = ++last_post_;
   auto posted = endpoint_->write(write, &operation);
   if (posted.ok() && *posted == Posted::yes) return Posted::yes;
   give_back(operation);
@@ -86,34 +131,48 @@ void Hub::push_writes(End& end) {
   Outbox::Next next;
   while (end.outbox.next(*end.peer_facts, end.to, endpoint_->most_write_bytes(), next)) {
     if (next.has_value) {
-      end.outbox.posted(next);
-      tell(end, MessageType::value, next.value);
+      end.outbox.posted(next, false);
+      tell(end, MessageType::value, next.value, next.put);
       push_messages(end);
       continue;
     }
+    if (auto status = lend_source(end, next); !status.ok()) {
+      refuse(end, *status.take_error());
+      return;
+    }
     Operation* operation = take(Operation::Kind::write, ends_.at(end.number));
     operation->put = next.put;
-    if (post(end, next.write, *operation) != Posted::yes) return;
-    end.outbox.posted(next);
-    if (endpoint_->tells_apart(next.write.bytes)) {
-      end.owed_immediate = next.write;
-      end.owed_immediate->bytes = 0;
-      end.owed_immediate->address = end.peer_facts->memory_address;
-      end.owed_immediate->key = end.peer_facts->memory_key;
-    }
+    operation->count = next.write.bytes;
+    const bool is_apart = travels_apart(end, next.write.bytes);
+    if (!is_apart) next.write.immediate = next.announcement.immediate;
+    const Posted posted = next.write.bytes == 0 ? post(end, next.announcement, *operation)
+                                                : post(end, next.write, *operation);
+    if (posted != Posted::yes) return;
+    end.outbox.posted(next, is_apart);
+    if (is_apart) end.owed = next.announcement;
     if (!push_owed(end)) return;
   }
 }
 
-// One that has no end here was on its way when that went.
-void Hub::on_immediate(std::uint32_t word) {
-  const Immediate immediate = Immediate::unpack(word);
-  const auto end = find(immediate.number);
-  if (!end) return;
-  // What arrives counts also at an end that has failed: see is_due().
-  auto status = end->inbox.arrive(immediate);
-  if (!status.ok() && !end->error) refuse(*end, *status.take_error());
-  end->gets.arrived(end->inbox.in_place());
+// What a word in the ring behind an end's region tells, if one has come.
+void Hub::read_ring(End& end) {
+  const auto look = [&] {
+    return Ring::look(end.region_memory.data(), end.geometry.region_bytes, end.inbox.in_order());
+  };
+  for (std::uint64_t i = 0; i < Inbox::window; ++i) {
+    const auto immediate = look();
+    if (!immediate || !arrive(end, *immediate)) return;
+  }
+}
+
+// What arrives counts also at an end that has failed: see is_due(). Whether it could be counted.
+bool Hub::arrive(End& end, std::uint32_t immediate) {
+  auto status = end.inbox.arrive(Immediate::unpack(immediate));
+  const bool is_counted = status.ok();
+  if (!is_counted && !end.error) refuse(end, *status.take_error());
+  if (end.owes_arrived()) tell(end, MessageType::arrived, {});
+  end.gets.arrived(end.inbox.in_place());
+  return is_counted;
 }
 
 // What cannot be read, or has no end here, is dropped: anybody may send to this endpoint.
@@ -164,7 +223,8 @@ void Hub::on_meeting(const Message& message, std::span<const std::byte> bytes) {
                            .memory_key = end.shared.key,
                            .memory_address = end.shared.address,
                            .host = host_,
-                           .process = sys::this_process()},
+                           .process = sys::this_process(),
+                           .reads_data = endpoint_->signalling() == Signalling::data},
                  .note = {}});
     }
     if (message.type == MessageType::join) join(end, message);
@@ -193,6 +253,14 @@ void Hub::join(End& end, const Message& message) {
     return;
   }
   end.peer_facts = facts;
+  end.has_rings = !facts.reads_data || endpoint_->signalling() == Signalling::ring;
+  if (end.has_rings && !endpoint_->is_ordered()) {
+    refuse(end, environment_error("rank ", end.peer, " reads no completion data of libfabric's ",
+                                  endpoint_->provider(), ", and rank ", end.self,
+                                  " has no order of writes; choose one provider and version of "
+                                  "libfabric on all ranks (FI_PROVIDER)"));
+    return;
+  }
   if (facts.host == host_ && !is_same_process) {
     end.peer_watch = sys::ProcessWatch(facts.process);
     end.is_watched = true;
@@ -231,18 +299,30 @@ void Hub::on_get(End& end, const Note& get) {
 
 void Hub::on_note(End& end, const Message& message) {
   const Note& note = message.note;
+  if (!end.outbox.arrived(note.arrived)) {
+    if (end.error) return;
+    refuse(end, peer_error(end.peer, "rank ", end.peer, " says that ", note.arrived,
+                           " writes have arrived there; rank ", end.self, " has sent ",
+                           end.outbox.sequence()));
+    return;
+  }
   // What tells when no byte of the peer comes any more counts also at an end that has failed.
   switch (message.type) {
     case MessageType::value:
       if (auto status = end.inbox.arrive(note); !status.ok()) fail(end, *status.take_error());
+      if (end.owes_arrived()) tell(end, MessageType::arrived, {});
       return;
     case MessageType::stop:
       end.outbox.drop();
       tell(end, MessageType::stopped, {.sequence = end.outbox.sequence()});
       return;
+    case MessageType::bye:
+    case MessageType::gone:
+      end.may_be_forgotten = true;
+      end.owes_gone |= message.type == MessageType::bye;
+      [[fallthrough]];
     case MessageType::stopped:
     case MessageType::fault:
-    case MessageType::bye:
       end.peer_total = note.sequence;
       break;
     default:
@@ -278,13 +358,7 @@ void Hub::on_note(End& end, const Message& message) {
     case MessageType::bye:
       end.has_left = true;
       end.outbox.drop();
-      // Its own last writes here came before.
-      end.may_be_forgotten = true;
-      end.owes_gone = true;
       push(end);
-      return;
-    case MessageType::gone:
-      end.may_be_forgotten = true;
       return;
     default:
       return;

@@ -26,6 +26,12 @@ Status Inbox::arrive(const Note& value) {
 }
 
 Status Inbox::keep(std::uint64_t distance, const Arrived& what) {
+  Status status = put_in_order(distance, what);
+  is_whole_ = is_whole_ && status.ok();
+  return status;
+}
+
+Status Inbox::put_in_order(std::uint64_t distance, const Arrived& what) {
   Arrived& place = arrived_[(next_ + distance) % window];
   if (distance >= window || place.is_there) [[unlikely]]
     return peer_error(peer_, "rank ", peer_, " counts its writes wrong: ", next_,

@@ -2,7 +2,8 @@
 //
 // A wire may deliver out of order: a signal is stored when its own write and every one before it
 // have arrived. Writes are counted by both ends; an immediate has the lowest 8 bits of the count.
-// At most `window` writes are under way where a wire reorders them, so those tell which one it is.
+// The sender has at most `window` writes under way that it was not told of, so those bits tell
+// which one it is.
 #pragma once
 
 #include <unisono/result.h>
@@ -19,6 +20,9 @@ namespace unisono::transport::ofi {
 class Inbox {
  public:
   static constexpr std::uint64_t window = 128;
+  // The sender is told when so many have arrived since it was told last: while that message is on
+  // its way, the other half of the window is used.
+  static constexpr std::uint64_t most_untold = window / 2;
 
   Inbox(std::atomic<std::uint64_t>* signals, int signal_count, int peer)
       : signals_(signals), signal_count_(signal_count), peer_(peer) {}
@@ -27,6 +31,8 @@ class Inbox {
   Status arrive(const Immediate& immediate);
   // A signal's value has arrived as a message.
   Status arrive(const Note& value);
+  // Whether the count below is that of what arrived. After an error it stays behind.
+  bool is_whole() const { return is_whole_; }
   // How many have arrived with all before them.
   std::uint64_t in_order() const { return next_; }
   // Of these, how many went into exposed memory or to a get's destination.
@@ -42,6 +48,7 @@ class Inbox {
     std::uint64_t value = 0;  // or by how much it grows
   };
   Status keep(std::uint64_t distance, const Arrived& what);
+  Status put_in_order(std::uint64_t distance, const Arrived& what);
   Status store(const Arrived& what);
 
   std::atomic<std::uint64_t>* signals_;
@@ -49,6 +56,7 @@ class Inbox {
   int peer_;
   std::uint64_t next_ = 0;
   std::uint64_t in_place_ = 0;
+  bool is_whole_ = true;
   std::array<Arrived, window> arrived_;
 };
 

@@ -21,8 +21,11 @@
 
 namespace unisono::transport::ofi {
 
-// The interface that this folder is written for.
-inline constexpr std::uint32_t library_version = FI_VERSION(1, 17);
+// The oldest that has what this folder needs.
+inline constexpr std::uint32_t least_version = FI_VERSION(1, 17);
+// The interface that this folder is compiled for, in which it is asked for providers, or an older
+// library's own.
+inline constexpr std::uint32_t compiled_version = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
 
 struct Library {
   // A type and a member cannot be in parentheses. NOLINTBEGIN(bugprone-macro-parentheses)

@@ -8,7 +8,7 @@
 namespace unisono::transport::ofi {
 namespace {
 
-constexpr std::uint32_t magic = 0x756f6604;  // with this version
+constexpr std::uint32_t magic = 0x756f6605;  // with this version
 constexpr std::size_t proof_bytes = sizeof(Sha256Digest);
 
 bool is_of_meeting(MessageType type) {
@@ -40,11 +40,13 @@ void write(WireWriter& writer, const Facts& facts) {
   writer.number(static_cast<std::uint32_t>(facts.process.pid));
   writer.number(facts.process.start_time);
   writer.number(facts.process.pid_namespace);
+  writer.number(static_cast<std::uint8_t>(facts.reads_data));
 }
 
 void write(WireWriter& writer, const Note& note) {
   writer.number(note.number);
   writer.number(note.ticket);
+  writer.number(note.arrived);
   writer.number(note.sequence);
   writer.number(note.index);
   writer.number(note.value);
@@ -80,11 +82,13 @@ void read(WireReader& reader, Facts& facts) {
   facts.process.pid = static_cast<std::int32_t>(reader.number<std::uint32_t>());
   facts.process.start_time = reader.number<std::uint64_t>();
   facts.process.pid_namespace = reader.number<std::uint64_t>();
+  facts.reads_data = reader.number<std::uint8_t>() != 0;
 }
 
 void read(WireReader& reader, Note& note) {
   note.number = reader.number<std::uint32_t>();
   note.ticket = reader.number<std::uint64_t>();
+  note.arrived = reader.number<std::uint64_t>();
   note.sequence = reader.number<std::uint64_t>();
   note.index = reader.number<std::uint32_t>();
   note.value = reader.number<std::uint64_t>();
@@ -114,7 +118,7 @@ std::optional<Message> decode(std::span<const std::byte> bytes) {
   const auto version = reader.number<std::uint32_t>();
   const auto type = reader.number<std::uint8_t>();
   if (version != magic || type < static_cast<std::uint8_t>(MessageType::ask) ||
-      type > static_cast<std::uint8_t>(MessageType::ping))
+      type > static_cast<std::uint8_t>(MessageType::arrived))
     return std::nullopt;
   Message out{.type = static_cast<MessageType>(type), .meeting = {}, .facts = {}, .note = {}};
   if (is_of_meeting(out.type))

@@ -42,7 +42,8 @@ enum class MessageType : std::uint8_t {
   fault,
   bye,
   gone,
-  ping
+  ping,
+  arrived  // so many of the receiver's writes and values; every note says it
 };
 
 // Of ask, answer and join; the nonce of the receiver is zero in an ask.
@@ -63,15 +64,19 @@ struct Facts {
   std::uint64_t memory_address = 0;
   std::uint64_t host = 0;
   sys::ProcessIdentity process;
+  bool reads_data =
+      false;  // completion data tell it of writes; else the ring behind its memory does
 };
 
 // Of all others.
 struct Note {
   std::uint32_t number = 0;
   std::uint64_t ticket = 0;
-  // Of a value; of a stopped, fault and bye, how many writes and values there were; of an offer and
-  // its answer, and of a got, how many writes in place there are up to this one's last; of a get,
-  // its number.
+  // How many of the receiver's writes and values have arrived here, in order.
+  std::uint64_t arrived = 0;
+  // Of a value; of a stopped, fault, bye and gone, how many writes and values there were; of an
+  // offer and its answer, and of a got, how many writes in place there are up to this one's last;
+  // of a get, its number.
   std::uint64_t sequence = 0;
   std::uint32_t index = 0;
   std::uint64_t value = 0;   // of a signal, a packed fault, a key; of a got, the get's number

@@ -2,18 +2,11 @@
 
 #include <algorithm>
 
+#include "transport/clock.h"
 #include "transport/ofi/inbox.h"
 
 namespace unisono::transport::ofi {
 namespace {
-
-// Below Inbox::window, with room for values.
-constexpr std::size_t most_outstanding = Inbox::window / 2;
-// Whoever withdraws memory waits for those into it, and so does the answer to a peer's offer, which
-// leaves behind them.
-constexpr std::size_t most_outstanding_in_place = 1;
-
-constexpr std::byte nothing{};
 
 std::size_t most_piece_bytes(std::size_t most_write_bytes) {
   return std::min(piece_bytes, most_write_bytes);
@@ -40,7 +33,7 @@ bool Outbox::add(const std::byte* source, std::size_t bytes, std::size_t offset,
   }
   with_bytes_ += bytes > 0 ? 1 : 0;
   waiting_.push_back({.id = ++last_id_,
-                      .source = bytes > 0 ? source : &nothing,
+                      .source = bytes > 0 ? source : nullptr,
                       .bytes = bytes,
                       .offset = offset,
                       .signal = signal,
@@ -98,10 +91,16 @@ void Outbox::allow(const Note& answer) {
   put->is_allowed = true;
 }
 
+bool Outbox::arrived(std::uint64_t count) {
+  if (count > sequence_) return false;
+  arrived_ = std::max(arrived_, count);
+  return true;
+}
+
 void Outbox::drop() {
   while (waiting_.size() > first_unposted_) {
     Put& last = waiting_.back();
-    if (last.outstanding > 0) {
+    if (last.is_under_way()) {
       // Begun: what is under way completes it.
       last.bytes = last.posted_bytes;
       last.signal = {};
@@ -117,7 +116,9 @@ void Outbox::drop() {
 
 void Outbox::abandon() {
   waiting_.clear();
-  with_bytes_ = first_unposted_ = outstanding_ = outstanding_in_place_ = 0;
+  with_bytes_ = first_unposted_ = 0;
+  outstanding_ = outstanding_with_bytes_ = announcements_ = 0;
+  in_place_.clear();
 }
 
 std::uint32_t Outbox::increment_of(const Signal& signal) const {
@@ -127,7 +128,7 @@ std::uint32_t Outbox::increment_of(const Signal& signal) const {
 }
 
 bool Outbox::next(const Facts& peer, fi_addr_t to, std::size_t most_write_bytes, Next& out) {
-  if (first_unposted_ == waiting_.size() || outstanding_ >= most_outstanding) return false;
+  if (first_unposted_ == waiting_.size() || sequence_ - arrived_ == Inbox::window) return false;
   const Put& put = waiting_[first_unposted_];
   out.put = put.id;
   const bool is_new = put.signal.index >= 0 &&
@@ -143,9 +144,9 @@ bool Outbox::next(const Facts& peer, fi_addr_t to, std::size_t most_write_bytes,
   }
   if (!put.is_allowed) return false;
   const bool is_in_place = put.offered > 0;
-  if (is_in_place && outstanding_in_place_ == most_outstanding_in_place) return false;
   const std::size_t bytes =
       std::min(put.bytes - put.posted_bytes, most_piece_bytes(most_write_bytes));
+  if (is_in_place && !in_place_.has_room(bytes)) return false;
   const bool is_last = put.posted_bytes + bytes == put.bytes;
   const std::uint32_t increment = is_last ? increment_of(put.signal) : 0;
   const Immediate immediate{
@@ -156,22 +157,33 @@ bool Outbox::next(const Facts& peer, fi_addr_t to, std::size_t most_write_bytes,
       .increment = increment};
   out.write = {
       .source = put.source + put.posted_bytes,
+      .descriptor = put.lent.descriptor(),
       .bytes = bytes,
       .to = to,
       .address = (is_in_place ? put.address : peer.memory_address + put.offset) + put.posted_bytes,
-      .key = is_in_place ? put.key : peer.memory_key,
-      .immediate = immediate.pack()};
+      .key = is_in_place ? put.key : peer.memory_key};
+  out.announcement = {.sequence = sequence_, .immediate = immediate.pack(), .put = put.id};
   return true;
 }
 
-void Outbox::posted(const Next& what) {
+Outbox::Source Outbox::source() {
+  Put& put = waiting_[first_unposted_];
+  return {.bytes = {put.source, put.bytes}, .lent = put.lent};
+}
+
+void Outbox::posted(const Next& what, bool is_apart) {
   Put& put = waiting_[first_unposted_];
   ++sequence_;
+  if (what.has_value || is_apart) {
+    ++put.announcements;
+    ++announcements_;
+  }
   if (!what.has_value) {
     put.posted_bytes += what.write.bytes;
     ++put.outstanding;
     ++outstanding_;
-    outstanding_in_place_ += put.offered > 0 ? 1 : 0;
+    outstanding_with_bytes_ += put.counts_as_bytes();
+    if (put.offered > 0) in_place_.posted(what.write.bytes, now_ns());
   }
   if (put.posted_bytes < put.bytes) return;
   if (put.signal.index >= 0) {
@@ -188,18 +200,27 @@ void Outbox::posted(const Next& what) {
   forget_complete();
 }
 
-void Outbox::completed_write(std::uint64_t id) {
+void Outbox::completed_write(std::uint64_t id, std::size_t bytes) {
   const auto put = std::ranges::lower_bound(waiting_, id, {}, &Put::id);
   // One that was abandoned is not there.
   if (put == waiting_.end() || put->id != id) return;
   --outstanding_;
-  outstanding_in_place_ -= put->offered > 0 ? 1 : 0;
+  outstanding_with_bytes_ -= put->counts_as_bytes();
+  if (put->offered > 0) in_place_.completed(bytes, now_ns());
   --put->outstanding;
   forget_complete();
 }
 
+void Outbox::completed_announcement(std::uint64_t id) {
+  const auto put = std::ranges::lower_bound(waiting_, id, {}, &Put::id);
+  if (put == waiting_.end() || put->id != id) return;
+  --announcements_;
+  --put->announcements;
+  forget_complete();
+}
+
 void Outbox::forget_complete() {
-  while (!waiting_.empty() && waiting_.front().is_posted && waiting_.front().outstanding == 0) {
+  while (!waiting_.empty() && waiting_.front().is_posted && !waiting_.front().is_under_way()) {
     with_bytes_ -= has_bytes(waiting_.front()) ? 1 : 0;
     waiting_.pop_front();
     --first_unposted_;

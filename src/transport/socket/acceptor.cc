@@ -15,8 +15,6 @@ namespace {
 // Connections accepted in one call.
 constexpr int accept_at_once = 64;
 constexpr std::int64_t look_at_parked_ns = 100 * ns_per_ms;
-// After an accept that failed.
-constexpr std::int64_t accept_pause_ns = 50 * ns_per_ms;
 // Where there is no descriptor for a connection, one that has had so long to prove the key makes
 // room.
 constexpr std::int64_t enough_for_proof_ns = 100 * ns_per_ms;
@@ -27,7 +25,7 @@ void Acceptor::progress(const PendingConnections& all_pending) {
   const std::int64_t now = now_ns();
   for (auto at = strangers_.begin(); at != strangers_.end();)
     at = advance(*at, now) ? strangers_.erase(at) : std::next(at);
-  if (now >= next_accept_ns_)
+  if (now >= starvation_.next_try_ns())
     for (const sys::Socket& listener : listeners_) accept_new(listener, all_pending, now);
   std::erase_if(gatherings_,
                 [](const Gathering& gathering) { return !gathering.pending->waits(); });
@@ -47,7 +45,7 @@ void Acceptor::accept_new(const sys::Socket& listener, const PendingConnections&
       return;
     }
     if (!*accepted) {
-      starved_since_ns_ = 0;
+      starvation_.succeeded();
       return;
     }
     if (strangers_.size() == max_strangers) drop_oldest(now);
@@ -62,13 +60,8 @@ void Acceptor::accept_new(const sys::Socket& listener, const PendingConnections&
 }
 
 void Acceptor::starve(const Error& why, const PendingConnections& all_pending, std::int64_t now) {
-  next_accept_ns_ = now + accept_pause_ns;
-  if (starved_since_ns_ == 0) starved_since_ns_ = now;
-  if (now >= next_starved_log_ns_) {
-    next_starved_log_ns_ = now + starved_log_seconds * ns_per_s;
-    log(LogLevel::warn, why.message);
-  }
-  if (now - starved_since_ns_ < most_without_descriptors_ns) return;
+  starvation_.failed(why, now);
+  if (!starvation_.is_lasting(now)) return;
   for (const auto& pending : all_pending)
     if (pending->waits() && !pending->connects())
       pending->fail(no_descriptors(pending->self, pending->peer, why));
@@ -139,18 +132,16 @@ void Acceptor::join_parked(const PendingConnections& all_pending, std::int64_t n
   if (look) next_look_at_parked_ns_ = now + look_at_parked_ns;
   for (auto at = parked_.begin(); at != parked_.end();) {
     const Hello& hello = at->hello;
-    const auto pending = std::ranges::find_if(all_pending, [&](const auto& each) {
-      return each->waits() && !each->connects() && each->key == hello.key &&
-             static_cast<std::uint32_t>(each->self) == hello.peer &&
-             static_cast<std::uint32_t>(each->peer) == hello.self;
-    });
+    const auto pending = std::ranges::find_if(
+        all_pending, [&](const auto& each) { return is_waited_for(*each, hello); });
     bool done = pending != all_pending.end();
     if (!done && epochs_ && epochs_->is_over(hello.key.epoch)) {
       refuse(*at, now);
       done = true;
     } else if (done) {
       // Where the reply could not be sent, the peer tries again.
-      if (auto joined = join(*at, *pending); !joined.ok())
+      auto joined = hello.generation > 0 ? bring_back(*at, **pending) : join(*at, *pending);
+      if (!joined.ok())
         log(LogLevel::info, "a stream of rank ", hello.self, " on ", describe(hello.key),
             " did not join: ", joined.error().message);
     } else if (look && at->messages.has_gone()) {
@@ -162,6 +153,17 @@ void Acceptor::join_parked(const PendingConnections& all_pending, std::int64_t n
     }
     at = done ? parked_.erase(at) : std::next(at);
   }
+}
+
+bool Acceptor::is_waited_for(const PendingConnection& pending, const Hello& hello) {
+  if (pending.connects() || pending.key != hello.key ||
+      static_cast<std::uint32_t>(pending.self) != hello.peer ||
+      static_cast<std::uint32_t>(pending.peer) != hello.self)
+    return false;
+  if (hello.generation == 0) return pending.waits();
+  const auto at = static_cast<std::size_t>(hello.stream);
+  return at < pending.returning.size() && pending.returning[at].generation == hello.generation &&
+         pending.returning[at].state != ReturningStream::State::left;
 }
 
 void Acceptor::refuse(Parked& parked, std::int64_t now) {
@@ -178,33 +180,53 @@ void Acceptor::refuse(Parked& parked, std::int64_t now) {
 }
 
 Status Acceptor::join(Parked& parked, const std::shared_ptr<PendingConnection>& pending) {
+  UNISONO_ASSIGN(JoinedStream stream, answer(parked, *pending));
+  if (!pending->waits()) return {};
+  Gathering& gathering = gathering_of(pending, parked);
+  JoinedStream& place = gathering.streams[static_cast<std::size_t>(parked.hello.stream)];
+  if (!place.socket) --gathering.missing;
+  place = std::move(stream);
+  if (gathering.missing == 0) pending->join(std::move(gathering.streams));
+  return {};
+}
+
+// The peer asks for a stream that it has lost. One that it asks for again did not reach it.
+Status Acceptor::bring_back(Parked& parked, PendingConnection& pending) {
+  ReturningStream& wanted = *pending.returning_stream(parked.hello.stream);
+  if (wanted.state != ReturningStream::State::wanted) {
+    wanted.stream = {};
+    pending.set(wanted, ReturningStream::State::left);
+    return environment_error("it has joined before");
+  }
+  UNISONO_ASSIGN(wanted.stream, answer(parked, pending));
+  pending.set(wanted, ReturningStream::State::joined);
+  return {};
+}
+
+// Replies whether it may join. What does not match fails a connection that waits for its first
+// streams.
+Result<JoinedStream> Acceptor::answer(Parked& parked, PendingConnection& pending) {
   const Hello& hello = parked.hello;
   UNISONO_ASSIGN(const sys::Protection protection, policy_.of(parked.messages.socket()));
-  Reply reply{.geometry = pending->geometry, .protection = protection};
-  if (hello.geometry != pending->geometry)
+  Reply reply{.geometry = pending.geometry, .protection = protection};
+  if (hello.geometry != pending.geometry)
     reply.verdict = Reply::Verdict::other_geometry;
   else if (hello.protection != protection)
     reply.verdict = Reply::Verdict::other_protection;
   Status sent = parked.messages.send(encode_reply(keys_, parked.nonces, hello, reply));
-  if (reply.verdict == Reply::Verdict::other_geometry) {
-    pending->fail(geometry_mismatch(pending->peer, hello.geometry, pending->geometry));
-    return {};
-  }
-  if (reply.verdict == Reply::Verdict::other_protection) {
-    pending->fail(protection_mismatch(pending->peer, hello.protection, protection));
-    return {};
+  if (reply.verdict != Reply::Verdict::join) {
+    Error why = reply.verdict == Reply::Verdict::other_geometry
+                    ? geometry_mismatch(pending.peer, hello.geometry, pending.geometry)
+                    : protection_mismatch(pending.peer, hello.protection, protection);
+    if (pending.waits()) pending.fail(why);
+    return why;
   }
   UNISONO_TRY(std::move(sent));
-  Gathering& gathering = gathering_of(pending, parked);
-  JoinedStream& place = gathering.streams[static_cast<std::size_t>(hello.stream)];
-  if (!place.socket) --gathering.missing;
   const StreamKeys keys = derive_stream_keys(keys_, parked.nonces, hello);
-  place = {.socket = parked.messages.take_socket(),
-           .protection = protection,
-           .send_key = keys.acceptor,
-           .receive_key = keys.connector};
-  if (gathering.missing == 0) pending->join(std::move(gathering.streams));
-  return {};
+  return JoinedStream{.socket = parked.messages.take_socket(),
+                      .protection = protection,
+                      .send_key = keys.acceptor,
+                      .receive_key = keys.connector};
 }
 
 Acceptor::Gathering& Acceptor::gathering_of(const std::shared_ptr<PendingConnection>& pending,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log_limit.h"
+#include "sys/accepting.h"
 #include "transport/socket/pending_connection.h"
 #include "transport/socket/poller.h"
 #include "transport/socket/small_messages.h"
@@ -70,8 +71,6 @@ class Acceptor {
   // Who has proved it waits until the local rank connects, too. Then the peer tries again.
   static constexpr std::size_t max_parked = 8192;
   static constexpr std::int64_t parked_seconds = 120;
-  // The log says once in a while that there is none.
-  static constexpr std::int64_t starved_log_seconds = 60;
 
   struct Parked {
     SmallMessages messages;
@@ -101,6 +100,10 @@ class Acceptor {
   // Asks for an epoch that is over.
   void refuse(Parked& parked, std::int64_t now);
   Status join(Parked& parked, const std::shared_ptr<PendingConnection>& pending);
+  // Whether this connection waits for it. The peer's word decides what it asks for.
+  static bool is_waited_for(const PendingConnection& pending, const Hello& hello);
+  Result<JoinedStream> answer(Parked& parked, PendingConnection& pending);
+  Status bring_back(Parked& parked, PendingConnection& pending);
   Gathering& gathering_of(const std::shared_ptr<PendingConnection>& pending, const Parked& parked);
   void log_refusal(const sys::Socket& socket, std::string_view why, std::int64_t now);
 
@@ -114,9 +117,7 @@ class Acceptor {
   std::list<Gathering> gatherings_;
   LogLimit refusals_;
   std::int64_t next_look_at_parked_ns_ = 0;
-  std::int64_t next_accept_ns_ = 0;
-  std::int64_t starved_since_ns_ = 0;  // 0: all that came was accepted
-  std::int64_t next_starved_log_ns_ = 0;
+  sys::Starvation starvation_;
 };
 
 }  // namespace unisono::transport::socket

@@ -9,6 +9,7 @@
 #include "sys/shared_memory.h"
 #include "transport/fault.h"
 #include "transport/request.h"
+#include "transport/socket/failover.h"
 #include "transport/socket/inbox.h"
 #include "transport/socket/outbox.h"
 
@@ -97,7 +98,8 @@ class SocketConnection final : public Connection {
   Streams streams_;
   std::optional<Outbox> outbox_;  // both from when the connection is ready
   std::optional<Inbox> inbox_;
-  std::uint64_t fault_ = 0;  // ours, packed
+  std::optional<Failover> failover_;  // over several rails
+  std::uint64_t fault_ = 0;           // ours, packed
   std::optional<Error> violation_;
   // Not once this end has given up while bytes for exposed memory were under way: their memory may
   // be gone.
@@ -114,11 +116,13 @@ SocketConnection::~SocketConnection() {
   if (!outbox_ && (!joined || !adopt().ok())) return;
   if (fault_ == 0) {
     outbox_->drop();
-    say_on_each_stream({.type = Frame::Type::bye});
+    say_on_each_stream({.type = Frame::Type::bye, .pieces = outbox_->next_number()});
   }
   outbox_->send();
+  failover_.reset();
   inbox_.reset();
   outbox_.reset();
+  std::erase_if(streams_, [](const auto& stream) { return stream->is_closed(); });
   hub_->see_off(std::move(streams_));
 }
 
@@ -146,8 +150,10 @@ Status SocketConnection::adopt() {
     erase(joined.send_key);
     erase(joined.receive_key);
   }
-  inbox_.emplace(streams_, region_, exposed_, gets_, signals_, geometry_, peer_, pending_->ranks);
+  inbox_.emplace(streams_, region_, exposed_, gets_, signals_, geometry_, peer_, pending_->ranks,
+                 Outbox::numbers_of(hub_->rails()));
   outbox_.emplace(streams_, geometry_.signals, hub_->rails());
+  if (hub_->rails() > 1) failover_.emplace(streams_, *inbox_, *outbox_, pending_, *hub_);
   if (fault_ != 0) tell_fault();
   return {};
 }
@@ -234,6 +240,8 @@ void SocketConnection::withdraw(const RemoteMemory& memory) {
     (void)violated(std::make_unique<Error>(withdrawn_under_way(Access::put, self_, peer_)));
   else if (outbox_->answers_from(memory.key) > 0)
     (void)violated(std::make_unique<Error>(withdrawn_under_way(Access::get, self_, peer_)));
+  else
+    outbox_->withdraw(memory.key);
 }
 
 Status SocketConnection::state() const {
@@ -247,7 +255,9 @@ Status SocketConnection::progress_known() {
   const std::lock_guard lock(mutex_);
   if (outbox_) {
     if (!violation_ && receives_) {
+      if (failover_ && fault_ == 0) failover_->take_back();
       auto received = inbox_->receive();
+      if (received.ok() && failover_) received = failover_->progress(fault_ != 0);
       if (received.ok() && fault_ == 0 && !gets_.asked().empty()) received = answer_gets();
       if (!received.ok()) {
         // What this end has given up, its peer may still put into.
@@ -256,6 +266,8 @@ Status SocketConnection::progress_known() {
       }
     }
     outbox_->send();
+    if (outbox_->is_withdrawn() && !violation_)
+      return violated(std::make_unique<Error>(withdrawn_under_way(Access::get, self_, peer_)));
     if (std::ranges::any_of(streams_, [](const auto& stream) { return stream->is_unreadable(); }))
       return violated(std::make_unique<Error>(
           misuse("memory of this rank that is sent to rank ", peer_,
@@ -282,7 +294,7 @@ Status SocketConnection::violated(std::unique_ptr<Error> error) {
 // One of them may be stuck in the middle of a piece.
 void SocketConnection::say_on_each_stream(const Frame& frame) {
   for (auto& stream : streams_)
-    if (stream->has_room()) stream->push(frame, nullptr, Outbox::no_put);
+    if (!stream->is_closed() && stream->has_room()) stream->push(frame, nullptr, Outbox::no_put);
 }
 
 Status SocketConnection::check_peer() {
@@ -294,14 +306,23 @@ Status SocketConnection::check_peer() {
     return {};
   }
   if (inbox_->said_bye()) return peer_left(peer_);
+  if (failover_ && inbox_->has_left()) {
+    Error left = peer_left(peer_);
+    left.message += "; some of what it had sent was lost with " + failover_->last_lost();
+    return left;
+  }
   return peer_error(peer_, "rank ", peer_, " failed: its connection from ", pending_->peer_address,
-                    " has ended");
+                    " has ended", failover_ ? "; the last was " + failover_->last_lost() : "");
 }
 
 bool SocketConnection::is_unanswered() {
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(
-      streams_, [](const auto& stream) { return sys::is_unanswered(stream->socket()); });
+  const auto is_unanswered = [](const auto& stream) {
+    return sys::is_unanswered(stream->socket());
+  };
+  if (!failover_) return std::ranges::any_of(streams_, is_unanswered);
+  return std::ranges::all_of(
+      streams_, [&](const auto& stream) { return stream->is_closed() || is_unanswered(stream); });
 }
 
 void SocketConnection::abort(Fault fault) {

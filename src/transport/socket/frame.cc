@@ -46,17 +46,20 @@ Frame decode(std::span<const std::byte, frame_bytes> bytes) {
   return frame;
 }
 
-Status check(const Frame& frame, int stream, const Geometry& geometry, int peer) {
+Status check(const Frame& frame, int stream, Numbers numbers, const Geometry& geometry, int peer) {
   using Type = Frame::Type;
+  const bool all_have_numbers = numbers == Numbers::of_all;
   const auto type = static_cast<std::uint32_t>(frame.type);
   if (type < static_cast<std::uint32_t>(Type::put) ||
-      type > static_cast<std::uint32_t>(Type::whole))
+      type > static_cast<std::uint32_t>(all_have_numbers ? Type::closed : Type::whole))
     return peer_error(peer, "rank ", peer, " sent a frame of unknown type ", type);
   const bool is_get = frame.type == Type::get;
   const bool has_bytes =
       frame.type == Type::put || frame.type == Type::piece || frame.type == Type::answer;
   const bool may_signal = frame.type == Type::put || frame.type == Type::signal;
-  if (stream != 0 && (may_signal || is_get))
+  const bool counts = frame.type == Type::acknowledge || frame.type == Type::closed ||
+                      (frame.type == Type::bye && all_have_numbers);
+  if (stream != 0 && (may_signal || is_get) && !all_have_numbers)
     return peer_error(peer, "rank ", peer, " sent a frame of type ", type, " on stream ", stream,
                       "; it must be on stream 0");
   if (has_bytes != (frame.bytes != 0))
@@ -64,10 +67,10 @@ Status check(const Frame& frame, int stream, const Geometry& geometry, int peer)
                       type, ", which must have ", has_bytes ? "at least 1" : "0");
   if (is_get && frame.pieces == 0)
     return peer_error(peer, "rank ", peer, " asked to get 0 bytes; it must be at least 1");
-  if (!has_bytes && !is_get && frame.offset != 0)
+  if (!has_bytes && !is_get && frame.type != Type::closed && frame.offset != 0)
     return peer_error(peer, "rank ", peer, " sent an offset with a frame of type ", type,
                       ", which carries no data");
-  if (!may_signal && !is_get && !has_bytes && frame.pieces != 0)
+  if (!may_signal && !is_get && !has_bytes && !counts && frame.pieces != 0)
     return peer_error(peer, "rank ", peer, " sent a count of pieces in a frame of type ", type,
                       ", which is not ordered with pieces");
   // Of other memory the bounds are looked up where the bytes are placed.
@@ -75,14 +78,15 @@ Status check(const Frame& frame, int stream, const Geometry& geometry, int peer)
       (frame.bytes > geometry.region_bytes || frame.offset > geometry.region_bytes - frame.bytes))
     return peer_error(peer, "rank ", peer, " put ", frame.bytes, " bytes at offset ", frame.offset,
                       ", which exceeds the region of ", geometry.region_bytes, " bytes");
-  if (frame.signal != Frame::no_signal &&
+  const bool is_number = is_get && all_have_numbers;
+  if (frame.signal != Frame::no_signal && !is_number &&
       (!may_signal || frame.signal >= static_cast<std::uint32_t>(geometry.signals)))
     return peer_error(peer, "rank ", peer, " set signal ", frame.signal, " in a frame of type ",
                       type, "; there are ", geometry.signals, " signals");
   if (frame.type == Type::signal && frame.signal == Frame::no_signal)
     return peer_error(peer, "rank ", peer, " sent a signal frame that names no signal");
-  const bool needs_signal_for_value =
-      may_signal || frame.type == Type::bye || frame.type == Type::whole;
+  const bool needs_signal_for_value = may_signal || frame.type == Type::bye ||
+                                      frame.type == Type::whole || frame.type == Type::acknowledge;
   if (frame.signal == Frame::no_signal && needs_signal_for_value && frame.value != 0)
     return peer_error(peer, "rank ", peer, " sent the signal value ", frame.value,
                       " in a frame that names no signal");

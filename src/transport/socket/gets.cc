@@ -30,6 +30,11 @@ Result<std::byte*> Gets::place(const Frame& answer) {
   return get.destination + answer.offset;
 }
 
+void Gets::take_back(const Frame& answer) {
+  if (answer.value >= ours_.begin() && answer.value < ours_.end())
+    ours_[answer.value].let_in -= static_cast<std::size_t>(answer.bytes);
+}
+
 void Gets::arrived(const Frame& answer) {
   // It is not there where it was cleared meanwhile.
   if (answer.value < ours_.begin()) return;

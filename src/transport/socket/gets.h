@@ -26,6 +26,8 @@ class Gets {
   // Where an answer's bytes go, nothing of which is trusted. Each byte of a get is let in once, so
   // that none comes when it is complete.
   Result<std::byte*> place(const Frame& answer);
+  // What place() let in comes again: its stream ended before it was confirmed.
+  void take_back(const Frame& answer);
   // All bytes of a frame that place() let in are there, and are confirmed.
   void arrived(const Frame& answer);
   // Nothing is let in any more.

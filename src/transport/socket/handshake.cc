@@ -15,7 +15,7 @@ namespace unisono::transport::socket {
 namespace {
 
 // "UNISONO" and the version of everything that travels on a stream.
-constexpr std::uint64_t magic = 0x334f4e4f53494e55;
+constexpr std::uint64_t magic = 0x354f4e4f53494e55;
 
 void write(WireWriter& writer, const Geometry& geometry) {
   writer.number(std::uint64_t{geometry.region_bytes});
@@ -35,6 +35,7 @@ std::vector<std::byte> fields_of(const Hello& hello) {
   WireWriter writer;
   writer.number(static_cast<std::uint16_t>(hello.stream));
   writer.number(static_cast<std::uint16_t>(hello.streams));
+  writer.number(hello.generation);
   writer.number(hello.key.communicator);
   writer.number(hello.key.epoch);
   writer.number(hello.key.channel);
@@ -142,6 +143,7 @@ Result<Hello> decode_hello(const HandshakeKeys& keys, const Nonces& nonces,
   Hello hello;
   hello.stream = reader.number<std::uint16_t>();
   hello.streams = reader.number<std::uint16_t>();
+  hello.generation = reader.number<std::uint32_t>();
   hello.key.communicator = reader.number<std::uint64_t>();
   hello.key.epoch = reader.number<std::uint32_t>();
   hello.key.channel = reader.number<std::uint32_t>();

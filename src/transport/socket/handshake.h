@@ -59,7 +59,8 @@ inline constexpr std::size_t proof_bytes = 32;
 inline constexpr std::size_t geometry_bytes = 8 + 4 + 8;
 inline constexpr std::size_t greeting_bytes = 8 + sizeof(Nonce);
 inline constexpr std::size_t challenge_bytes = sizeof(Nonce) + proof_bytes;
-inline constexpr std::size_t hello_bytes = 2 + 2 + 16 + 4 + 4 + geometry_bytes + 1 + proof_bytes;
+inline constexpr std::size_t hello_bytes =
+    2 + 2 + 4 + 16 + 4 + 4 + geometry_bytes + 1 + proof_bytes;
 inline constexpr std::size_t reply_bytes = 1 + geometry_bytes + 1 + proof_bytes;
 inline constexpr std::size_t max_handshake_bytes = hello_bytes;
 
@@ -67,6 +68,8 @@ inline constexpr std::size_t max_handshake_bytes = hello_bytes;
 struct Hello {
   int stream = 0;
   int streams = 1;
+  // How often this stream of a connection was lost before; 0: the connection is made.
+  std::uint32_t generation = 0;
   ConnectionKey key;
   std::uint32_t self = 0;
   std::uint32_t peer = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include "base/error.h"
 #include "base/try.h"
@@ -107,9 +108,33 @@ Result<std::shared_ptr<PendingConnection>> Hub::open(const ConnectionRequest& re
   return pending;
 }
 
+void Hub::want_back(const std::shared_ptr<PendingConnection>& pending, std::size_t stream,
+                    std::uint32_t generation, std::size_t rail) {
+  const std::lock_guard lock(mutex_);
+  if (pending->returning.size() <= stream) pending->returning.resize(stream + 1);
+  pending->returning[stream] = {
+      .state = ReturningStream::State::wanted, .generation = generation, .stream = {}};
+  if (pending->connects()) connector_.bring_back(pending, static_cast<int>(stream), rail);
+}
+
+void Hub::want_nothing(PendingConnection& pending) {
+  const std::lock_guard lock(mutex_);
+  pending.returning.clear();
+}
+
+ReturningStream Hub::take_back(PendingConnection& pending, std::size_t stream) {
+  const std::lock_guard lock(mutex_);
+  ReturningStream* const there = pending.returning_stream(static_cast<int>(stream));
+  if (there == nullptr) return {};
+  return {.state = there->state,
+          .generation = there->generation,
+          .stream = std::exchange(there->stream, {})};
+}
+
 void Hub::leave(const std::shared_ptr<PendingConnection>& pending) {
   const std::lock_guard lock(mutex_);
   std::erase(pending_, pending);
+  pending->returning.clear();
   if (pending->waits())
     pending->fail(bug("the connection was destroyed before it was established"));
   // Lets go of half-made streams.

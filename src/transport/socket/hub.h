@@ -4,6 +4,7 @@
 
 #include <unisono/result.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -26,9 +27,19 @@ class Hub {
   const std::string& address() const { return address_; }
   std::size_t rails() const { return rails_; }
   Poller& poller() { return *poller_; }
+  // Whether this is the first stream of the transport that is lost on this rail.
+  bool is_first_lost(std::size_t rail) { return !has_lost_[rail].exchange(true); }
+  // Whether this is the first one that is back since then.
+  bool is_first_back(std::size_t rail) { return has_lost_[rail].exchange(false); }
   void progress();
 
   Result<std::shared_ptr<PendingConnection>> open(const ConnectionRequest& request);
+  // Both ends have closed this stream of a connection, which wants it back on its rail.
+  void want_back(const std::shared_ptr<PendingConnection>& pending, std::size_t stream,
+                 std::uint32_t generation, std::size_t rail);
+  void want_nothing(PendingConnection& pending);
+  // What there is of it; its socket once.
+  ReturningStream take_back(PendingConnection& pending, std::size_t stream);
   // Afterwards the pending does not change any more.
   void leave(const std::shared_ptr<PendingConnection>& pending);
   void see_off(Streams streams);
@@ -46,6 +57,7 @@ class Hub {
   Connector connector_;
   CloseHandshake close_handshake_;
   PendingConnections pending_;
+  std::array<std::atomic<bool>, max_rails> has_lost_{};
   std::atomic<bool> busy_{true};
   std::atomic<std::int64_t> last_progress_ns_{0};
 };

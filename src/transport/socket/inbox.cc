@@ -18,6 +18,15 @@ namespace {
 // one call.
 constexpr int max_reads = 64;
 
+// Keeps the least number first. What comes last is mostly the largest.
+template <class Item>
+void insert(Ring<Item>& waiting, Item item) {
+  waiting.push(std::move(item));
+  for (std::uint64_t at = waiting.end() - 1;
+       at != waiting.begin() && waiting[at].pieces < waiting[at - 1].pieces; --at)
+    std::swap(waiting[at], waiting[at - 1]);
+}
+
 }  // namespace
 
 FrameReader::Room FrameReader::room() {
@@ -64,15 +73,15 @@ Result<std::optional<Frame>> FrameReader::next_head() {
     UNISONO_TRY(check_seal(SealTag(head.data() + frame_bytes, tag_bytes)));
   }
   const Frame frame = decode(head);
-  UNISONO_TRY(check(frame, stream_, geometry_, peer_));
+  UNISONO_TRY(check(frame, stream_, numbers_, geometry_, peer_));
   begin_ += sealed_bytes;
   return std::optional<Frame>(frame);
 }
 
 Result<std::byte*> FrameReader::place_of(const Frame& frame) {
   if (frame.memory() != 0)
-    return exposed_.place(Access::put, frame.memory(), frame.offset, frame.bytes);
-  if (frame.type == Frame::Type::answer) return gets_.place(frame);
+    return exposed_->place(Access::put, frame.memory(), frame.offset, frame.bytes);
+  if (frame.type == Frame::Type::answer) return gets_->place(frame);
   return frame.is_in_region() ? region_ + frame.offset : nullptr;
 }
 
@@ -104,13 +113,31 @@ Result<std::optional<Frame>> FrameReader::next() {
   return std::optional<Frame>(complete);
 }
 
+void FrameReader::drop() {
+  if (is_answer()) gets_->take_back(*current_);
+  current_.reset();
+  begin_ = end_ = 0;
+}
+
 Inbox::Inbox(Streams& streams, std::byte* region, const ExposedMemory& exposed, Gets& gets,
-             std::atomic<std::uint64_t>* signals, const Geometry& geometry, int peer, int ranks)
-    : streams_(streams), gets_(gets), signals_(signals), peer_(peer), ranks_(ranks) {
+             std::atomic<std::uint64_t>* signals, const Geometry& geometry, int peer, int ranks,
+             Numbers numbers)
+    : streams_(streams),
+      region_(region),
+      exposed_(exposed),
+      gets_(gets),
+      geometry_(geometry),
+      signals_(signals),
+      peer_(peer),
+      ranks_(ranks),
+      numbers_(numbers) {
   incoming_.reserve(streams.size());
-  for (std::size_t i = 0; i < streams.size(); ++i)
-    incoming_.push_back({.reader = {region, exposed, gets, geometry, static_cast<int>(i), peer,
-                                    streams[i]->opener()}});
+  for (std::size_t i = 0; i < streams.size(); ++i) incoming_.push_back(incoming_of(i));
+}
+
+Inbox::Incoming Inbox::incoming_of(std::size_t stream) const {
+  return {.reader = {region_, exposed_, gets_, geometry_, static_cast<int>(stream), peer_,
+                     streams_[stream]->opener(), numbers_}};
 }
 
 // A stream that is held up is read on as soon as the others have brought what it waits for: there
@@ -131,11 +158,12 @@ Status Inbox::receive() {
 Status Inbox::receive_from(std::size_t stream) {
   Readiness& readiness = streams_[stream]->readiness();
   Incoming& incoming = incoming_[stream];
+  if (incoming.is_closed) return {};
   if (!readiness.readable.load(std::memory_order_relaxed)) return {};
   readiness.readable.store(false, std::memory_order_relaxed);
   // A piece and frames may be left from when this stream was held up.
   if (const auto ahead = std::exchange(incoming.ahead, std::nullopt))
-    UNISONO_TRY(note_piece(*ahead, stream));
+    UNISONO_TRY(note_piece(*ahead, stream, false));
   UNISONO_TRY(take_frames(stream));
   for (int reads = 0; reads < max_reads && may_read(stream); ++reads) {
     const FrameReader::Room room = incoming.reader.room();
@@ -154,6 +182,7 @@ Status Inbox::receive_from(std::size_t stream) {
     if (got.error != 0 || (got.ended && !orderly)) streams_[stream]->set_broken();
     if (got.error != 0 || got.ended) {
       incoming.ended = true;
+      incoming.code = got.error;
       return {};
     }
     incoming.reader.took(got.bytes);
@@ -182,21 +211,30 @@ Status Inbox::accept(const Frame& frame, std::size_t stream) {
   Incoming& from = incoming_[stream];
   if (from.said_bye)
     return peer_error(peer_, "rank ", peer_, " sent data after it had closed the connection");
+  from.has_heard = true;
   const std::optional<Frame> answer = std::exchange(from.answer, std::nullopt);
   switch (frame.type) {
     case Frame::Type::answer:
       from.answer = frame;
-      [[fallthrough]];
+      if (all_have_numbers()) return {};
+      return note_piece(frame.pieces, stream, false);
     case Frame::Type::piece:
-      return note_piece(frame.pieces, stream);
+      return note_piece(frame.pieces, stream, true);
     case Frame::Type::whole:
       if (!answer)
         return peer_error(peer_, "rank ", peer_, " confirmed an answer on stream ", stream,
                           ", which brought none before");
+      if (all_have_numbers()) UNISONO_TRY(note_piece(answer->pieces, stream, true));
       gets_.arrived(*answer);
       return {};
     case Frame::Type::get:
-      return gets_.ask(frame);
+      if (!all_have_numbers()) return gets_.ask(frame);
+      return accept_get(frame, number_of(frame), stream);
+    case Frame::Type::acknowledge:
+      acknowledged_ = std::max(acknowledged_, frame.pieces);
+      return {};
+    case Frame::Type::closed:
+      return accept_closed(frame);
     case Frame::Type::fault: {
       const auto fault = unpack_fault(frame.value, ranks_);
       if (!fault) return impossible_fault(peer_, frame.value, ranks_);
@@ -206,10 +244,16 @@ Status Inbox::accept(const Frame& frame, std::size_t stream) {
     }
     case Frame::Type::bye:
       from.said_bye = true;
+      total_ = std::max(total_, frame.pieces);
       return {};
     case Frame::Type::put:
     case Frame::Type::signal:
       break;
+  }
+  if (all_have_numbers()) {
+    if (frame.signal != Frame::no_signal)
+      insert(waiting_, {.index = frame.signal, .value = frame.value, .pieces = frame.pieces});
+    return note_piece(frame.pieces, stream, false);
   }
   if (frame.pieces < last_pieces_)
     return peer_error(peer_, "rank ", peer_, " reports ", frame.pieces, " pieces; it reported ",
@@ -221,6 +265,77 @@ Status Inbox::accept(const Frame& frame, std::size_t stream) {
   return {};
 }
 
+Status Inbox::accept_get(const Frame& get, std::uint64_t number, std::size_t stream) {
+  insert(waiting_gets_, {.frame = get, .pieces = number});
+  return note_piece(number, stream, false);
+}
+
+// Frames of the peer that has closed one stream come on another, in an order of their own.
+Status Inbox::accept_closed(const Frame& frame) {
+  if (frame.value >= incoming_.size())
+    return peer_error(peer_, "rank ", peer_, " closed stream ", frame.value, " of ",
+                      incoming_.size());
+  const auto stream = static_cast<std::size_t>(frame.value);
+  // It may have been said again before the stream came back.
+  if (frame.offset < generation(stream)) return {};
+  if (frame.offset > generation(stream)) {
+    const bool is_next = frame.offset - generation(stream) == 1;
+    if (!is_next || !is_closed(stream) || !came_at_peer(stream) || frame.pieces > 0)
+      return peer_error(peer_, "rank ", peer_, " closed stream ", frame.value, " after ",
+                        frame.pieces, " frames when it had come back ", frame.offset,
+                        " times; here it had ", generation(stream), " times");
+    skip(stream);
+  }
+  auto& came = incoming_[stream].came_at_peer;
+  if (came && *came != frame.pieces)
+    return peer_error(peer_, "rank ", peer_, " counted ", frame.pieces, " frames on stream ",
+                      frame.value, ", which it closed after ", *came);
+  came = frame.pieces;
+  return {};
+}
+
+void Inbox::reopen(std::size_t stream) {
+  const std::uint32_t generation = incoming_[stream].generation;
+  incoming_[stream] = incoming_of(stream);
+  incoming_[stream].generation = generation + 1;
+}
+
+void Inbox::skip(std::size_t stream) {
+  reopen(stream);
+  incoming_[stream].ended = incoming_[stream].is_closed = true;
+  told_ = 0;
+}
+
+void Inbox::close(std::size_t stream) {
+  Incoming& from = incoming_[stream];
+  if (from.answer) gets_.take_back(*from.answer);
+  from.answer.reset();
+  from.reader.drop();
+  from.ended = from.is_closed = true;
+  told_ = 0;
+}
+
+std::optional<std::uint64_t> Inbox::acknowledgement() const {
+  const std::uint64_t have = arrivals_.in_order();
+  const bool is_due = have > told_ && (told_ < awaited_ || have - told_ >= acknowledge_each);
+  return is_due ? std::optional(have) : std::nullopt;
+}
+
+// Numbers of frames that may come are less than 2^32 ahead of what has come in order.
+std::uint64_t Inbox::number_of(const Frame& frame) const {
+  const std::uint64_t next = arrivals_.in_order();
+  return next + (frame.signal - static_cast<std::uint32_t>(next));
+}
+
+Status Inbox::release_gets() {
+  while (!waiting_gets_.empty() && have_pieces(waiting_gets_[waiting_gets_.begin()].pieces)) {
+    const Frame get = waiting_gets_[waiting_gets_.begin()].frame;
+    waiting_gets_.pop();
+    UNISONO_TRY(gets_.ask(get));
+  }
+  return {};
+}
+
 bool Inbox::receives_into(std::uint64_t memory) const {
   return std::ranges::any_of(incoming_, [memory](const Incoming& from) {
     const std::uint64_t there = from.reader.memory();
@@ -229,15 +344,21 @@ bool Inbox::receives_into(std::uint64_t memory) const {
   });
 }
 
-Status Inbox::note_piece(std::uint64_t number, std::size_t stream) {
+Status Inbox::note_piece(std::uint64_t number, std::size_t stream, bool is_awaited) {
   switch (arrivals_.note(number)) {
     case Arrivals::Outcome::counted:
+      ++incoming_[stream].came;
+      if (is_awaited) awaited_ = std::max(awaited_, number + 1);
       release_signals();
+      if (!waiting_gets_.empty()) return release_gets();
       break;
     case Arrivals::Outcome::repeated:
       return peer_error(peer_, "rank ", peer_, " sent piece ", number, " again, on stream ",
                         stream);
     case Arrivals::Outcome::ahead:
+      if (all_have_numbers())
+        return peer_error(peer_, "rank ", peer_, " sent frame ", number, ", and not those from ",
+                          arrivals_.in_order(), " on");
       incoming_[stream].ahead = number;
       break;
   }
@@ -258,12 +379,17 @@ void Inbox::release_signals() {
 }
 
 bool Inbox::said_bye() const {
+  if (all_have_numbers() && std::ranges::any_of(incoming_, &Incoming::is_closed))
+    return arrivals_.in_order() >= total_ && std::ranges::any_of(incoming_, &Incoming::said_bye) &&
+           std::ranges::all_of(
+               incoming_, [](const Incoming& from) { return from.said_bye || from.is_closed; });
   return std::ranges::all_of(incoming_, [](const Incoming& from) { return from.said_bye; });
 }
 
 bool Inbox::over() const {
+  const bool others_bring_it = all_have_numbers();
   for (std::size_t i = 0; i < incoming_.size(); ++i)
-    if (incoming_[i].ended && streams_[i]->broken()) return true;
+    if (!others_bring_it && incoming_[i].ended && streams_[i]->broken()) return true;
   return std::ranges::all_of(incoming_,
                              [](const Incoming& from) { return from.said_bye || from.ended; });
 }

@@ -5,6 +5,7 @@
 
 #include <unisono/result.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -32,14 +33,15 @@ class FrameReader {
 
   // `opener` where frames are sealed, else nullptr.
   FrameReader(std::byte* region, const ExposedMemory& exposed, Gets& gets, const Geometry& geometry,
-              int stream, int peer, sys::Seal* opener)
+              int stream, int peer, sys::Seal* opener, Numbers numbers = Numbers::of_pieces)
       : region_(region),
-        exposed_(exposed),
-        gets_(gets),
+        exposed_(&exposed),
+        gets_(&gets),
         geometry_(geometry),
         stream_(stream),
         peer_(peer),
-        opener_(opener) {}
+        opener_(opener),
+        numbers_(numbers) {}
 
   Room room();
   void took(std::size_t bytes);
@@ -54,6 +56,8 @@ class FrameReader {
   std::uint64_t memory() const { return current_ ? current_->memory() : 0; }
   // Whether one goes to where a get wants it.
   bool is_answer() const { return current_ && current_->type == Frame::Type::answer; }
+  // The stream has ended, and what is under way comes again on another.
+  void drop();
 
  private:
   // Bytes that are read along with a head are copied to their place, so at most so many: a message
@@ -74,12 +78,13 @@ class FrameReader {
   }
 
   std::byte* region_;
-  const ExposedMemory& exposed_;
-  Gets& gets_;
+  const ExposedMemory* exposed_;
+  Gets* gets_;
   Geometry geometry_;
   int stream_;
   int peer_;
   sys::Seal* opener_;
+  Numbers numbers_;
   std::array<std::byte, buffer_bytes> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
@@ -93,7 +98,8 @@ class Inbox {
  public:
   // `peer` of `ranks`.
   Inbox(Streams& streams, std::byte* region, const ExposedMemory& exposed, Gets& gets,
-        std::atomic<std::uint64_t>* signals, const Geometry& geometry, int peer, int ranks);
+        std::atomic<std::uint64_t>* signals, const Geometry& geometry, int peer, int ranks,
+        Numbers numbers = Numbers::of_pieces);
 
   // Takes what has come, on streams that are ready. An error is final.
   Status receive();
@@ -105,11 +111,47 @@ class Inbox {
   const std::optional<Fault>& fault() const { return fault_; }
   // Whether it said so on every stream: an end without that is a broken connection.
   bool said_bye() const;
-  // Nothing more will come: all streams have ended, or one has broken.
+  // Whether it said so on one stream.
+  bool has_left() const { return std::ranges::any_of(incoming_, &Incoming::said_bye); }
+  // Nothing more will come: all streams have ended or, where others do not bring what was lost, one
+  // has broken.
   bool over() const;
+
+  // With numbers of all frames. What the peer has, by its word.
+  std::uint64_t acknowledged() const { return acknowledged_; }
+  // What the peer is to be told that this end has: at once where it waits for it, else seldom.
+  std::optional<std::uint64_t> acknowledgement() const;
+  std::uint64_t in_order() const { return arrivals_.in_order(); }
+  void told_acknowledgement() { told_ = arrivals_.in_order(); }
+  // Whether a stream ended though its peer had not left.
+  bool has_died(std::size_t stream) const {
+    const Incoming& from = incoming_[stream];
+    return from.ended && !from.said_bye && !from.is_closed;
+  }
+  bool has_ended(std::size_t stream) const { return incoming_[stream].ended; }
+  // The system's code for the end; 0 where there was no error.
+  int code(std::size_t stream) const { return incoming_[stream].code; }
+  // Nothing of the stream lands from now on. The acknowledgement that was told may have been on it.
+  void close(std::size_t stream);
+  bool is_closed(std::size_t stream) const { return incoming_[stream].is_closed; }
+  // Another stream in its place, which is open.
+  void reopen(std::size_t stream);
+  // One that both ends have closed may come back, again and again. Its number among these.
+  std::uint32_t generation(std::size_t stream) const { return incoming_[stream].generation; }
+  // A generation that joined at one end alone: it is closed, and nothing came on it.
+  void skip(std::size_t stream);
+  // Whether a frame has come on it.
+  bool has_heard(std::size_t stream) const { return incoming_[stream].has_heard; }
+  // How many numbered frames have come on it.
+  std::uint64_t came(std::size_t stream) const { return incoming_[stream].came; }
+  // How many of this end's came at the peer, which does not read the stream any more.
+  const std::optional<std::uint64_t>& came_at_peer(std::size_t stream) const {
+    return incoming_[stream].came_at_peer;
+  }
+
   std::size_t memory_bytes() const {
-    return waiting_.memory_bytes() + incoming_.capacity() * sizeof(Incoming) +
-           arrivals_.memory_bytes();
+    return waiting_.memory_bytes() + waiting_gets_.memory_bytes() +
+           incoming_.capacity() * sizeof(Incoming) + arrivals_.memory_bytes();
   }
 
  private:
@@ -120,34 +162,63 @@ class Inbox {
     std::optional<Frame> answer;  // that has not been confirmed
     bool said_bye = false;
     bool ended = false;
+    bool is_closed = false;
+    bool has_heard = false;
+    int code = 0;
+    std::uint32_t generation = 0;
+    std::uint64_t came = 0;
+    std::optional<std::uint64_t> came_at_peer;
+  };
+  struct WaitingGet {
+    Frame frame;
+    std::uint64_t pieces;
   };
   struct WaitingSignal {
     std::uint32_t index;
     std::uint64_t value;
     std::uint64_t pieces;
   };
+  // What nobody waits for is acknowledged when so many frames have come.
+  static constexpr std::uint64_t acknowledge_each = 32;
   // Then stream 0 is not read until the pieces that its signals wait for have come.
   static constexpr std::uint64_t max_waiting_signals = 1024;
 
+  Incoming incoming_of(std::size_t stream) const;
   Status receive_from(std::size_t stream);
   Status take_frames(std::size_t stream);
   Status accept(const Frame& frame, std::size_t stream);
-  Status note_piece(std::uint64_t number, std::size_t stream);
+  Status note_piece(std::uint64_t number, std::size_t stream, bool is_awaited);
+  std::uint64_t number_of(const Frame& frame) const;
+  Status accept_get(const Frame& get, std::uint64_t number, std::size_t stream);
+  Status accept_closed(const Frame& frame);
+  Status release_gets();
+  bool all_have_numbers() const { return numbers_ == Numbers::of_all; }
   bool have_pieces(std::uint64_t pieces) const { return arrivals_.in_order() >= pieces; }
   void release_signals();
   bool may_read(std::size_t stream) const {
-    return !incoming_[stream].ahead && (stream != 0 || waiting_.size() < max_waiting_signals);
+    return !incoming_[stream].ahead && !incoming_[stream].is_closed &&
+           (stream != 0 || all_have_numbers() || waiting_.size() < max_waiting_signals);
   }
 
   Streams& streams_;
+  std::byte* region_;
+  const ExposedMemory& exposed_;
   Gets& gets_;
+  Geometry geometry_;
   std::atomic<std::uint64_t>* signals_;
   int peer_;
   int ranks_;
+  Numbers numbers_;
   std::vector<Incoming> incoming_;
   Arrivals arrivals_;
-  Ring<WaitingSignal> waiting_;
+  Ring<WaitingSignal> waiting_;    // the least number first
+  Ring<WaitingGet> waiting_gets_;  // likewise
   std::uint64_t last_pieces_ = 0;
+  std::uint64_t acknowledged_ = 0;
+  std::uint64_t told_ = 0;
+  std::uint64_t awaited_ =
+      0;                     // the peer waits for the acknowledgement of a frame below this number
+  std::uint64_t total_ = 0;  // that the peer has sent when it leaves
   std::optional<Fault> fault_;
 };
 

@@ -22,6 +22,19 @@ struct JoinedStream {
   Key receive_key{};
 };
 
+// A stream of a connection that has lost it and takes it back when its rail carries again.
+struct ReturningStream {
+  enum class State : std::uint8_t {
+    none,
+    wanted,  // with this generation
+    joined,
+    left,  // by a peer that asks for the same generation again: it did not hear that it had joined
+  };
+  State state = State::none;
+  std::uint32_t generation = 0;
+  JoinedStream stream;
+};
+
 // Shared by a connection and the hub. The lower rank connects, the higher one accepts. The hub
 // alone writes, under its lock; the connection takes over when it sees `joined` or `failed`
 // (acquire).
@@ -38,12 +51,23 @@ struct PendingConnection {
   std::atomic<State> state{State::waiting};
   std::vector<JoinedStream> streams;  // all, once joined
   Error error;                        // once failed
+  // Under the hub's lock; for each stream once one was lost.
+  std::vector<ReturningStream> returning;
+  std::atomic<bool> has_news{false};  // of these
 
   bool connects() const { return self < peer; }
   bool waits() const { return state.load(std::memory_order_relaxed) == State::waiting; }
   void join(std::vector<JoinedStream> all) {
     streams = std::move(all);
     state.store(State::joined, std::memory_order_release);
+  }
+  ReturningStream* returning_stream(int stream) {
+    const auto at = static_cast<std::size_t>(stream);
+    return at < returning.size() ? &returning[at] : nullptr;
+  }
+  void set(ReturningStream& one, ReturningStream::State to) {
+    one.state = to;
+    has_news.store(true, std::memory_order_relaxed);
   }
   void fail(Error why) {
     error = std::move(why);

@@ -57,6 +57,22 @@ Status check_same_rails(std::string_view ours, int peer, std::string_view theirs
                 "order, on all ranks");
 }
 
+std::size_t rail_of(const ConnectionKey& key, std::size_t stream, std::size_t rails) {
+  return (key.channel + stream) % rails;
+}
+
+std::optional<std::size_t> rail_with(std::string_view addresses, std::string_view address) {
+  const std::vector<std::string> parts = split(addresses);
+  const auto at = std::ranges::find(parts, address);
+  if (at == parts.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - parts.begin());
+}
+
+std::string address_of_rail(std::string_view addresses, std::size_t rail) {
+  const std::vector<std::string> parts = split(addresses);
+  return rail < parts.size() ? parts[rail] : std::string();
+}
+
 Result<std::vector<sys::Address>> read_addresses(std::string_view addresses) {
   const std::vector<std::string> parts = split(addresses);
   if (parts.empty() || parts.size() > max_rails)

@@ -52,6 +52,8 @@ class Sealer {
   // From now on no payload is read any more: what was sealed of payloads is kept, and the rest of
   // one that has been begun is zeros. Frames from the number that is returned on have not begun.
   std::uint64_t drop_payloads(Ring<WaitingFrame>& frames);
+  // The stream has ended: nothing that was sealed leaves any more, and no payload is read.
+  void forget() { part_count_ = parts_left_ = 0; }
 
   std::size_t memory_bytes() const {
     return sizeof *this + (staging_ ? window_bytes : 0) + kept_bytes_;

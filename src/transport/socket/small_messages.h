@@ -32,7 +32,7 @@ class SmallMessages {
 
  private:
   sys::Socket socket_;
-  std::array<std::byte, max_handshake_bytes> buffer_;
+  std::array<std::byte, max_handshake_bytes> buffer_{};
   std::size_t have_ = 0;
   bool is_lost_ = false;
 };

@@ -109,9 +109,21 @@ void Stream::send(SentFrames& listener) {
     total += sent.bytes;
     advance(sent.bytes, listener);
   }
-  if (!broken_) return;
+  if (broken_) drop_waiting(listener);
+}
+
+void Stream::drop_waiting(SentFrames& listener) {
+  if (sealer_) sealer_->forget();
   while (!waiting_.empty()) frame_has_left(listener);
   sent_of_front_ = 0;
+}
+
+void Stream::close(SentFrames& listener) {
+  poller_.remove(socket_, readiness_);
+  socket_.close();
+  broken_ = true;
+  is_unreadable_ = false;
+  drop_waiting(listener);
 }
 
 void Stream::drop_payloads() {

@@ -44,6 +44,10 @@ class Stream {
   // `payload` of frame.bytes must stay until the frame has left.
   void push(const Frame& frame, const std::byte* payload, std::uint64_t token);
 
+  // Nothing is sent or received any more. What waits counts as sent.
+  void close(SentFrames& listener);
+  bool is_closed() const { return !socket_; }
+
   // Sends what waits, as far as the kernel takes it. A broken stream drops it: frames count as
   // sent.
   void send(SentFrames& listener);
@@ -69,6 +73,7 @@ class Stream {
   std::size_t gather_plain(std::array<iovec, max_parts>& parts);
   void frame_has_left(SentFrames& listener);
   void advance(std::size_t bytes, SentFrames& listener);
+  void drop_waiting(SentFrames& listener);
 
   sys::Socket socket_;
   Poller& poller_;

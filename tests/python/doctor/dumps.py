@@ -64,6 +64,8 @@ def _entry(job: Job, rank: int, number: int, made: Made, library: str, timing: b
         }
         return entry  # fmt: skip
     state = "completed" if made.ended else "started" if started else "scheduled"
+    if timing and made.ended:
+        entry["duration_ms"] = 1e3 * (made.ended - made.started)
     return entry | {
         "state": state, "retired": bool(made.ended),
         "time_discovered_started_ns": _ns(job, rank, started) if started else None,
@@ -97,7 +99,16 @@ def _nccl_timed(job: Job, rank: int) -> tuple[str, bytes]:
 
 
 def _nccl_json(job: Job, rank: int) -> tuple[str, bytes]:
-    return f"trace_{rank}.json", json.dumps(flight_recorder(job, rank, "nccl", True)).encode()
+    """JSON has 0 for a time that is not known, texts in its status, and no empty list."""
+    dump = flight_recorder(job, rank, "nccl", True)
+    for entry in dump["entries"]:
+        for name in ("time_discovered_started_ns", "time_discovered_completed_ns"):
+            entry[name] = entry[name] or 0
+    if not dump["entries"]:
+        del dump["entries"]
+    for one in dump["pg_status"].values():
+        one |= {name: str(value) for name, value in one.items()}
+    return f"trace_{rank}.json", json.dumps(dump).encode()
 
 
 def _gloo(job: Job, rank: int) -> tuple[str, bytes]:

@@ -14,10 +14,10 @@ import pytest
 from python.doctor.dumps import write
 from python.doctor.jobs import simulate
 from unisono.doctor import diagnose, read_files
-from unisono.doctor.clocks import align
 from unisono.doctor.flight_writer import flight_recorder, write_flight_recorder
 from unisono.doctor.perfetto import perfetto
 from unisono.errors import MisuseError
+from unisono.records.clocks import align
 
 
 def records_of(folder: Path, seed: int, fault: str) -> list[dict[str, Any]]:
@@ -59,8 +59,9 @@ def test_members_and_messages_are_as_pytorch_writes_them() -> None:
     assert (gather["state"], gather["time_created_ns"]) == ("completed", 1010)
     # World rank 5 is the second of the group for PyTorch.
     assert receive["profiling_name"] == "nccl:recv 1<-0"
-    assert (receive["state"], receive["retired"]) == ("scheduled", False)
-    assert dump["pg_status"]["world/0.1"]["last_completed_collective"] == 5
+    assert (receive["state"], receive["retired"]) == ("scheduled", True)
+    # By `pg_id`, as PyTorch has it, and not by name.
+    assert dump["pg_status"]["0"]["last_completed_collective"] == 5
     with pytest.raises(MisuseError, match="ranks 3, 5; a dump is of one process"):
         flight_recorder([record, {**record, "rank": 1}])
 
@@ -123,6 +124,6 @@ def test_the_command_writes_both(tmp_path: Path) -> None:
          "--timeline", str(trace), "--flight-recorder", str(folder)],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    assert run.returncode == 1, run.stderr
+    assert run.returncode == 3, run.stderr
     assert json.loads(trace.read_text())["traceEvents"]
     assert len(list(folder.iterdir())) == simulate(3, "skip").ranks

@@ -16,8 +16,8 @@ from python.doctor.jobs import simulate
 from unisono.doctor import diagnose, read_files
 from unisono.doctor.files import parse
 from unisono.doctor.job import Job
-from unisono.doctor.parts import DumpError
 from unisono.errors import MisuseError
+from unisono.records.parts import DumpError
 
 FORMATS = ("nccl", "nccl_json", "ncclx", "unisono", "ras_json")
 RAS_TEXT = b"""NCCL version 2.28.9 compiled with CUDA 12.9
@@ -176,20 +176,6 @@ def test_doubles_and_other_jobs_are_left_out(tmp_path: Path) -> None:
     assert (found.verdict, found.ranks) == ("never joined", [f"rank {job.victim}"])
     assert any("the same dump" in one for one in found.problems)
     assert any(str(other) in one and "another job" in one for one in found.problems)
-
-
-def test_an_earlier_run_is_left_out(tmp_path: Path) -> None:
-    job = simulate(1, "outside")
-    paths = write(job, tmp_path, "nccl")
-    old = next(path for rank, path in enumerate(paths) if rank != job.victim)
-    document = pickle.loads(old.read_bytes())
-    for entry in document["entries"]:
-        for name in ("time_created_ns", "time_discovered_completed_ns"):
-            if entry[name]:
-                entry[name] -= 10**13
-    old.write_bytes(pickle.dumps(document))
-    found = diagnose(read_files(paths))
-    assert any(str(old) in one and "earlier run" in one for one in found.problems)
 
 
 def test_versions_that_differ_are_noted(tmp_path: Path) -> None:

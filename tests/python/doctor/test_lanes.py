@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from unisono.doctor import Job
 from unisono.doctor.match import SHIFT, Lanes
-from unisono.doctor.parts import Claim, Columns, Part
+from unisono.records.parts import Claim, Columns, Part
 
 GROUPS = 3
 RANKS = 4

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from unisono.doctor import Diagnosis, Job, diagnose, read_files
-from unisono.doctor.parts import Claim, Columns, Part
 from unisono.doctor.reports import judge_reports
+from unisono.records.parts import Claim, Columns, Part
 
 WALL_NS = 1_780_000_000 * 10**9
 

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from python.doctor.dumps import write
 from python.doctor.jobs import FAULTS, simulate
+from typer.testing import CliRunner
+from unisono.cli.app import app
 from unisono.doctor import Diagnosis, diagnose, read_files
 
 WANTED = {
@@ -57,6 +59,8 @@ def test_the_fault_and_its_rank_are_named(tmp_path: Path, fault: str, format_: s
         else:
             assert found.ranks == ranks, f"seed {seed}: {found.paragraph}"
         assert found.evidence
+        # One thing went wrong.
+        assert not found.others, f"seed {seed}: {found.others}"
         if wanted == "undecided":
             assert found.would_help
         if fault in ("size", "type"):
@@ -160,6 +164,19 @@ def test_calls_without_numbers_are_aligned(tmp_path: Path) -> None:
     found = diagnose(read_files(paths))
     assert (found.verdict, found.ranks) == (
         "stuck outside communication", [f"rank {job.victim}"]), found.paragraph  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fault", "format_", "status"),
+    [("", "unisono", 0), ("outside", "unisono", 3), ("size", "gloo", 3), ("", "gloo", 4)],
+)
+def test_the_command_ends_with_what_it_found(
+    tmp_path: Path, fault: str, format_: str, status: int
+) -> None:
+    write(simulate(1, fault, flat=True), tmp_path, format_)
+    run = CliRunner().invoke(app, ["doctor", str(tmp_path), "--json", "-"])
+    assert run.exit_code == status, run.output
+    assert json.loads(run.stdout)["exit_status"] == status
 
 
 # A subject of several ranks with a verb for one.

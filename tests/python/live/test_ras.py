@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from python.live.ranks import LIMIT_S, look, running, stop
 from typer.testing import CliRunner
 from unisono.cli.app import app
-from unisono.doctor.parts import DumpError
 from unisono.errors import MachineError
 from unisono.live import Answer, Overview, ask, sockets
 from unisono.live.parts import check_answer
+from unisono.records.parts import DumpError
 
 STOPPED = 3
 

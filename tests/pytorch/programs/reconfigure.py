@@ -5,6 +5,7 @@ import os
 
 import torch
 import torch.distributed as dist
+import unisono
 import unisono.torch
 from checks import rank, report, size
 
@@ -27,6 +28,12 @@ def handles_of(store: dist.Store, round_: str, places: list[int]) -> list[str]:
     return [store.get(f"{round_}/{place}").decode() for place in places]
 
 
+def joining_by(handle: str) -> None:
+    """Takes the place of a rank, with all that a handle says."""
+    _, _, rendezvous, secret = handle.split()
+    unisono.init(rank=1, world_size=2, rendezvous=rendezvous, secret=secret, bootstrap_timeout=100)
+
+
 def summed() -> str:
     """What an all-reduce of every process's place gives, and the rank that it has there."""
     x = torch.full((5,), float(PLACE))
@@ -45,7 +52,10 @@ def main() -> None:
     handles = handles_of(store, "first", list(reversed(range(PLACES))))
     dist._reconfigure(uuid=1, handles=handles).wait()
     report("first", summed())
+    # A used handle admits no process, and each handle has a secret of its own.
+    report("used", refusal(joining_by, handles[0]))
     others = dist._get_reconfigure_handle()
+    report("one secret", str(handles[-1 - PLACE].split()[-1] == others.split()[-1]))
     report("same uuid", refusal(dist._reconfigure, uuid=1, handles=[others]))
     report("old handles", refusal(dist._reconfigure, uuid=2, handles=handles))
     report("foreign", refusal(dist._reconfigure, uuid=2, handles=[others, "127.0.0.1:80"]))

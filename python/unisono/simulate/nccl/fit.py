@@ -11,7 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
-from unisono.errors import MachineError, MisuseError
+from unisono.errors import MisuseError
+from unisono.extras import missing_extra
 from unisono.simulate.nccl.choice import Call, Choice
 from unisono.simulate.nccl.machine import MachineFile
 from unisono.simulate.nccl.timing import Array, Model, Terms, terms_of
@@ -120,7 +121,7 @@ def _solve(
     try:
         from scipy.optimize import least_squares
     except ImportError:
-        raise MachineError("fitting needs scipy; pip install 'unisono[simulate]' has it") from None
+        raise missing_extra("fitting", "scipy", "simulate") from None
     measured = np.log([point.time_us for point in points])
 
     def off_by(values: Array) -> tuple[Array, Array]:
