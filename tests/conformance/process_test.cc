@@ -346,7 +346,7 @@ TEST_P(ExposingProcesses, WithdrawalFromAStoppedPeerEnds) {
     child.connection->abort({Fault::Kind::aborted, 0});
     return;
   }
-  until_error([&] { return child.connection->progress(); });
+  until_error([&] { return child.connection->check_peer(); });
   child.connection.reset();
   EXPECT_EQ(child.wait_status(), 0);
   EXPECT_EQ(std::ranges::count(memory, after), bytes);
