@@ -22,7 +22,19 @@ namespace nb = nanobind;
 namespace unisono::python {
 namespace {
 
-Communicator init(int rank, int world_size, std::string rendezvous, std::string secret,
+// What Python holds. The last of a job may wait for other ranks, and they for the GIL.
+class HeldCommunicator : public Communicator {
+ public:
+  HeldCommunicator(Communicator of) : Communicator(std::move(of)) {}
+  HeldCommunicator(const HeldCommunicator&) = default;
+  HeldCommunicator(HeldCommunicator&&) = default;
+  ~HeldCommunicator() {
+    const nb::gil_scoped_release release;
+    static_cast<Communicator&>(*this) = Communicator();
+  }
+};
+
+HeldCommunicator init(int rank, int world_size, std::string rendezvous, std::string secret,
                   std::string node, std::string interface, std::string transport, double timeout,
                   double bootstrap_timeout, Listener* listener, int device, const nb::dict& calls,
                   const SettingTexts& settings, bool is_listening) {
@@ -55,7 +67,7 @@ Communicator init(int rank, int world_size, std::string rendezvous, std::string 
   }));
 }
 
-std::optional<Communicator> split(Communicator& communicator, int color, int key) {
+std::optional<HeldCommunicator> split(Communicator& communicator, int color, int key) {
   Communicator made = take(
       interruptible([communicator, color, key]() mutable { return communicator.split(color, key); },
                     [communicator]() mutable { communicator.abort(); }));
@@ -63,7 +75,7 @@ std::optional<Communicator> split(Communicator& communicator, int color, int key
   return made;
 }
 
-Communicator shrink(Communicator& communicator, const std::vector<int>& excluded) {
+HeldCommunicator shrink(Communicator& communicator, const std::vector<int>& excluded) {
   return take(
       interruptible([communicator, excluded]() mutable { return communicator.shrink(excluded); }));
 }
@@ -144,7 +156,8 @@ void bind_communicator(nb::module_& module) {
       .def_prop_ro("state", &state_of)
       .def_prop_ro("sequence", &Work::sequence);
 
-  nb::class_<Communicator>(module, "Communicator")
+  nb::class_<Communicator>(module, "AnyCommunicator");
+  nb::class_<HeldCommunicator, Communicator>(module, "Communicator")
       .def_static("init", &init, nb::arg("rank") = -1, nb::arg("world_size") = -1,
                   nb::arg("rendezvous") = "", nb::arg("secret") = "", nb::arg("node") = "",
                   nb::arg("interface") = "", nb::arg("transport") = "", nb::arg("timeout") = 0.0,
@@ -226,7 +239,9 @@ void bind_communicator(nb::module_& module) {
                    [](const Communicator& self) { return reinterpret_cast<std::uintptr_t>(&self); })
       .def_static(
           "from_handle",
-          [](std::uintptr_t handle) { return *reinterpret_cast<const Communicator*>(handle); },
+          [](std::uintptr_t handle) {
+            return HeldCommunicator(*reinterpret_cast<const Communicator*>(handle));
+          },
           nb::arg("handle"))
       .def("abort", &Communicator::abort, nb::call_guard<nb::gil_scoped_release>())
       .def("destroy", &destroy)

@@ -1,13 +1,18 @@
 #include "transport/socket/close_handshake.h"
 
+#include <utility>
+
+#include "base/str.h"
 #include "transport/clock.h"
 
 namespace unisono::transport::socket {
 
-void CloseHandshake::add(Streams streams) {
-  const std::int64_t deadline = now_ns() + patience_seconds * ns_per_s;
-  for (auto& stream : streams)
-    leaving_.push_back({.stream = std::move(stream), .deadline_ns = deadline});
+void CloseHandshake::add(Streams streams, Ends ends, std::int64_t patience_ns) {
+  const std::int64_t deadline = now_ns() + patience_ns;
+  for (auto& stream : streams) {
+    stream->unwatch();
+    leaving_.push_back({.stream = std::move(stream), .ends = ends, .deadline_ns = deadline});
+  }
 }
 
 void CloseHandshake::progress() {
@@ -26,6 +31,16 @@ bool CloseHandshake::done(Leaving& leaving, std::int64_t now) {
     leaving.ended_sending = true;
   }
   return sys::unacknowledged_bytes(stream.socket()) == 0;
+}
+
+std::string CloseHandshake::describe() const {
+  std::string all;
+  for (const Leaving& leaving : leaving_)
+    all += str(all.empty() ? "" : ", ", "rank ", leaving.ends.peer, " to take the last ",
+               leaving.stream->unsent_bytes() +
+                   sys::unacknowledged_bytes(leaving.stream->socket()).value_or(0),
+               " bytes of rank ", leaving.ends.self);
+  return all;
 }
 
 }  // namespace unisono::transport::socket

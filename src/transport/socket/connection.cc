@@ -123,7 +123,7 @@ SocketConnection::~SocketConnection() {
   inbox_.reset();
   outbox_.reset();
   std::erase_if(streams_, [](const auto& stream) { return stream->is_closed(); });
-  hub_->see_off(std::move(streams_));
+  hub_->see_off(std::move(streams_), {.self = self_, .peer = peer_}, fault_ != 0 || violation_);
 }
 
 Result<bool> SocketConnection::ready() {

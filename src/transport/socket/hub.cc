@@ -10,6 +10,7 @@
 #include "sys/libcrypto.h"
 #include "transport/clock.h"
 #include "transport/request.h"
+#include "transport/socket/late_closes.h"
 
 namespace unisono::transport::socket {
 namespace {
@@ -21,8 +22,11 @@ constexpr std::int64_t loopback_streams = 2;
 constexpr std::int64_t host_streams = 1;
 // When nobody here waits for a connection, those of others may wait as long.
 constexpr std::int64_t idle_look_ns = 10 * ns_per_ms;
-// How long a process may stay for its last bytes when it ends.
+// How long a transport stays for its last bytes. A process that ends without exit handlers waits no
+// longer.
 constexpr std::int64_t last_close_ns = 2 * ns_per_s;
+// For a peer that lives and does not receive: it may compute, or write a checkpoint.
+constexpr std::int64_t patience_ns = 60 * ns_per_s;
 
 }  // namespace
 
@@ -35,6 +39,7 @@ Result<std::shared_ptr<Hub>> Hub::make(const TransportOptions& options) {
   // What is missing is said now, and not when the first connection is made.
   if (options.protection != sys::Protection::none) UNISONO_TRY(sys::libcrypto());
   sys::raise_descriptor_limit();
+  prepare_late_closes();
   UNISONO_ASSIGN(auto poller, Poller::make());
   const std::string& first = options.interface;
   UNISONO_ASSIGN(Rails rails,
@@ -59,10 +64,10 @@ Hub::Hub(std::unique_ptr<Poller> poller, Rails rails, const TransportOptions& op
 Hub::~Hub() {
   const std::int64_t deadline = now_ns() + last_close_ns;
   while (!close_handshake_.empty() && now_ns() < deadline) {
-    poller_->poll();
     close_handshake_.progress();
     if (!close_handshake_.empty()) std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
+  if (!close_handshake_.empty()) close_late(close_handshake_);
 }
 
 bool Hub::under_way() const {
@@ -85,6 +90,7 @@ void Hub::progress_locked() {
   acceptor_.progress(pending_);
   connector_.progress();
   close_handshake_.progress();
+  if (!close_handshake_.empty() && now_ns() > close_late_from_ns_) close_late(close_handshake_);
   busy_.store(under_way(), std::memory_order_relaxed);
 }
 
@@ -141,9 +147,10 @@ void Hub::leave(const std::shared_ptr<PendingConnection>& pending) {
   progress_locked();
 }
 
-void Hub::see_off(Streams streams) {
+void Hub::see_off(Streams streams, CloseHandshake::Ends ends, bool has_failed) {
   const std::lock_guard lock(mutex_);
-  close_handshake_.add(std::move(streams));
+  if (close_handshake_.empty()) close_late_from_ns_ = now_ns() + last_close_ns;
+  close_handshake_.add(std::move(streams), ends, has_failed ? last_close_ns : patience_ns);
   close_handshake_.progress();
   busy_.store(true, std::memory_order_relaxed);
 }

@@ -42,7 +42,8 @@ class Hub {
   ReturningStream take_back(PendingConnection& pending, std::size_t stream);
   // Afterwards the pending does not change any more.
   void leave(const std::shared_ptr<PendingConnection>& pending);
-  void see_off(Streams streams);
+  // Of a connection that is no more; one that has failed has only that to tell.
+  void see_off(Streams streams, CloseHandshake::Ends ends, bool has_failed);
 
  private:
   void progress_locked();
@@ -56,6 +57,7 @@ class Hub {
   Acceptor acceptor_;
   Connector connector_;
   CloseHandshake close_handshake_;
+  std::int64_t close_late_from_ns_ = 0;
   PendingConnections pending_;
   std::array<std::atomic<bool>, max_rails> has_lost_{};
   std::atomic<bool> busy_{true};

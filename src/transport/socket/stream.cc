@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/log.h"
 #include "base/try.h"
@@ -20,9 +21,9 @@ iovec part_of(const std::byte* data, std::size_t bytes) {
 
 }  // namespace
 
-Stream::Stream(sys::Socket socket, Poller& poller) : socket_(std::move(socket)), poller_(poller) {}
+Stream::Stream(sys::Socket socket, Poller& poller) : socket_(std::move(socket)), poller_(&poller) {}
 
-Stream::~Stream() { poller_.remove(socket_, readiness_); }
+Stream::~Stream() { unwatch(); }
 
 Status Stream::seal(const JoinedStream& how) {
   using sys::Seal;
@@ -33,7 +34,11 @@ Status Stream::seal(const JoinedStream& how) {
   return {};
 }
 
-Status Stream::watch() { return poller_.add(socket_, readiness_); }
+Status Stream::watch() { return poller_->add(socket_, readiness_); }
+
+void Stream::unwatch() {
+  if (poller_ != nullptr) std::exchange(poller_, nullptr)->remove(socket_, readiness_);
+}
 
 void Stream::push(const Frame& frame, const std::byte* payload, std::uint64_t token) {
   waiting_.push({.head = encode(frame),
@@ -97,7 +102,8 @@ void Stream::advance(std::size_t bytes, SentFrames& listener) {
 void Stream::send(SentFrames& listener) {
   std::size_t total = 0;
   while (!nothing_waits() && !broken_ && !is_unreadable_ && total < max_bytes_per_send) {
-    if (!readiness_.writable.exchange(false, std::memory_order_relaxed)) return;
+    if (poller_ != nullptr && !readiness_.writable.exchange(false, std::memory_order_relaxed))
+      return;
     std::array<iovec, max_parts> parts;
     const std::size_t count = gather(parts);
     if (broken_) break;
@@ -119,7 +125,7 @@ void Stream::drop_waiting(SentFrames& listener) {
 }
 
 void Stream::close(SentFrames& listener) {
-  poller_.remove(socket_, readiness_);
+  unwatch();
   socket_.close();
   broken_ = true;
   is_unreadable_ = false;

@@ -30,6 +30,8 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   Status watch();
+  // From now on each send() tries, and the poller may go.
+  void unwatch();
   // Before the first frame: what leaves is sealed, and what comes must be.
   Status seal(const JoinedStream& how);
   // For what comes; nullptr where it is not sealed.
@@ -76,7 +78,7 @@ class Stream {
   void drop_waiting(SentFrames& listener);
 
   sys::Socket socket_;
-  Poller& poller_;
+  Poller* poller_;
   Readiness readiness_;
   bool broken_ = false;
   bool is_unreadable_ = false;
