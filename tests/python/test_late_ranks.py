@@ -3,7 +3,6 @@
 import textwrap
 
 import pytest
-
 from unisono.launcher import launch
 
 EXITS_EARLY = """
