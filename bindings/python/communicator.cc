@@ -35,9 +35,9 @@ class HeldCommunicator : public Communicator {
 };
 
 HeldCommunicator init(int rank, int world_size, std::string rendezvous, std::string secret,
-                  std::string node, std::string interface, std::string transport, double timeout,
-                  double bootstrap_timeout, Listener* listener, int device, const nb::dict& calls,
-                  const SettingTexts& settings, bool is_listening) {
+                      std::string node, std::string interface, std::string transport,
+                      double timeout, double bootstrap_timeout, Listener* listener, int device,
+                      const nb::dict& calls, const SettingTexts& settings, bool is_listening) {
   const CallOptions defaults = call_options_of(calls);
   is_listening |= listener != nullptr && listener->held.has_value();
   InitOptions options{.rank = rank,

@@ -7,17 +7,18 @@
 #include <vector>
 
 #include "conformance/harness.h"
+#include "transport/socket/transport.h"
 
 namespace unisono::test {
 namespace {
 
-const Factory sockets{"socket", transport::socket::make_transport, true};
+const Factory late_sockets{"socket", transport::socket::make_transport, true};
 
 // More than the two kernels take: what has left is known, and the rest is dropped with its owner.
 TEST(LateCloses, APeerThatIsLateAndSendsItselfStillGetsAllThatHadLeft) {
   constexpr std::size_t bytes = 32 << 10;
   constexpr std::uint64_t most = 512;
-  Job job(sockets, 2);
+  Job job(late_sockets, 2);
   Pair pair(job, {.region_bytes = bytes * most, .signals = 2});
   std::vector<std::byte> source(bytes * most);
   for (std::size_t i = 0; i < source.size(); ++i) source[i] = static_cast<std::byte>(i % 251);

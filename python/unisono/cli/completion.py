@@ -200,6 +200,8 @@ def _fish(table: Node) -> None:
 
 def table_of(command: Any, summary: str = "") -> Node:
     """The table of a command or a group, whose commands are imported."""
+    from unisono.cli.help_text import summary_of
+
     shown = [one for one in command.params if not getattr(one, "hidden", False)]
     options: dict[str, str | list[str] | None] = {}
     for one in shown:
@@ -212,8 +214,7 @@ def table_of(command: Any, summary: str = "") -> Node:
     node: Node = {"summary": summary, "options": options}
     if hasattr(command, "commands"):
         node["commands"] = {
-            name: table_of(one, one.short_help or _summary(one))
-            for name, one in command.commands.items()
+            name: table_of(one, summary_of(one)) for name, one in command.commands.items()
         }
     else:
         node["arguments"] = [one.name for one in shown if one.param_type_name == "argument"]
@@ -230,10 +231,6 @@ def _choices(option: Any) -> list[str] | None:
     default = option.default
     kind = type(default) if hasattr(type(default), "__members__") else None
     return [one.value for one in kind] if kind else None
-
-
-def _summary(command: Any) -> str:
-    return " ".join((command.help or "").strip().split("\n\n")[0].split())
 
 
 def text_of(table: Node) -> str:

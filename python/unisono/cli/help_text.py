@@ -13,7 +13,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-__all__ = ["HelpCommand", "HelpGroup", "documentation", "help_of"]
+__all__ = ["HelpCommand", "HelpGroup", "documentation", "help_of", "summary_of"]
 
 # Longer lines are hard to read, on a terminal of any width.
 _WIDEST = 120
@@ -75,7 +75,7 @@ def help_of(command: Any, ctx: Any) -> str:
     parts += _section("Options", [_option_row(one) for one in options], width)
     if hasattr(command, "list_commands"):
         commands = [(name, command.get_command(ctx, name)) for name in command.list_commands(ctx)]
-        rows = [(name, _first_line(one)) for name, one in commands if one and not one.hidden]
+        rows = [(name, summary_of(one)) for name, one in commands if one and not one.hidden]
         parts += _section("Commands", rows, width)
     parts.append(f"Documentation: {documentation()}")
     return "\n\n".join(parts)
@@ -210,7 +210,8 @@ def _range(parameter: Any) -> str:
     return f"at most {most}" if most is not None else ""
 
 
-def _first_line(command: Any) -> str:
+def summary_of(command: Any) -> str:
+    """What a command does, in one line."""
     if command.short_help:
         return str(command.short_help)
     return " ".join((command.help or "").strip().split("\n\n")[0].split())

@@ -63,7 +63,8 @@ class LateCloses {
 
   bool has_thread() {
     if (thread_) return true;
-    auto started = sys::start_thread("closes connections to ranks that are late", [this] { run(); });
+    auto started =
+        sys::start_thread("closes connections to ranks that are late", [this] { run(); });
     if (started.ok()) thread_ = std::move(*started);
     return thread_.has_value();
   }
