@@ -148,7 +148,7 @@ def main() -> None:
         size = sum(path.stat().st_size for path in folder.iterdir())
         begun = time.monotonic()
         run = subprocess.run(
-            [sys.executable, "-m", "unisono.cli", "doctor", str(folder), "--json", "-"],
+            [sys.executable, "-m", "unisono", "doctor", str(folder), "--json", "-"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         seconds = time.monotonic() - begun

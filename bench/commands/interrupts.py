@@ -57,7 +57,7 @@ def prepare(folder: Path) -> None:
     for ranks in (4, 256):
         show = ["plan", "show", "ring_all_reduce", "--ranks", str(ranks), "--format", "json"]
         with (folder / f"{ranks}.json").open("w") as plan:
-            subprocess.run([sys.executable, "-m", "unisono.cli", *show], stdout=plan, check=True)
+            subprocess.run([sys.executable, "-m", "unisono", *show], stdout=plan, check=True)
 
 
 def words_of(command: str, folder: Path) -> list[str]:
@@ -101,7 +101,7 @@ def loaded(pid: int) -> set[tuple[int, str]]:
 def started(words: list[str]) -> Iterator[subprocess.Popen[str]]:
     """A command that is killed when the block ends."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "unisono.cli", *words],
+        [sys.executable, "-m", "unisono", *words],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

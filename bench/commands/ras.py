@@ -45,7 +45,7 @@ def main() -> None:
         whole, processor, asking = [], [], []
         for _ in range(runs):
             begun, used = time.monotonic(), used_s()
-            command = [sys.executable, "-m", "unisono.cli", "ras", "--job", job.job]
+            command = [sys.executable, "-m", "unisono", "ras", "--job", job.job]
             if isinstance(job, FarJob):
                 command = job.command(0, command)
             done = subprocess.run(command, capture_output=True, text=True, check=False)

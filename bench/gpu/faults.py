@@ -122,7 +122,7 @@ def run_job(case: str) -> dict[str, Any]:
         if case == "deadline":
             since = found["begin"] + DEADLINE_S[case]
         found["late_ms"] = (found["ended"] - since) * 1e3
-        command = [sys.executable, "-m", "unisono.cli", "doctor"]
+        command = [sys.executable, "-m", "unisono", "doctor"]
         records = sorted(str(one) for one in folder.glob("record_*.json"))
         done = subprocess.run([*command, *records], check=False, stdout=subprocess.PIPE, text=True)
         found["doctor"] = "\n".join(done.stdout.strip().split("\n\n")[:2])

@@ -79,7 +79,7 @@ def measure() -> None:
 def run_job(stamps: str, ranks: int) -> dict[str, dict[str, float]]:
     """What is measured in processes of its own."""
     done = subprocess.run(
-        [sys.executable, "-m", "unisono.cli", "run", "-n", str(ranks), __file__, "--measure"],
+        [sys.executable, "-m", "unisono", "run", "-n", str(ranks), __file__, "--measure"],
         check=True, stdout=subprocess.PIPE, text=True,
         env=os.environ | {"UNISONO_GPU_STAMPS": stamps},
     )  # fmt: skip

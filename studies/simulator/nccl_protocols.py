@@ -39,7 +39,7 @@ def measure(
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "table.json"
         command = [
-            sys.executable, "-m", "unisono.cli", "bench", *collectives, "--device", "cuda",
+            sys.executable, "-m", "unisono", "bench", *collectives, "--device", "cuda",
             "--against", "nccl", "-n", str(ranks), "--type", "bfloat16", "--min", "1KiB",
             "--max", LARGEST_LL if protocol == "ll" else largest, "--factor", "4",
             "--mode", "graph", "--seconds", "0.03", "--json", str(table),

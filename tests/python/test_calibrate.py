@@ -245,7 +245,7 @@ $ ./all_reduce_perf -b 1M -e 1G -f 8 -g 8
 @pytest.mark.slow
 def test_nccl_tests_output_can_be_pasted() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "unisono.cli", "calibrate", "-", "--cluster", "dgx_h100"],
+        [sys.executable, "-m", "unisono", "calibrate", "-", "--cluster", "dgx_h100"],
         input=PASTED, capture_output=True, text=True, timeout=180,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

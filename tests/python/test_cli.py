@@ -63,7 +63,7 @@ def test_info_tells_versions_transports_and_what_is_missing(
 
 
 def test_info_shows_settings_that_are_set_but_no_secret() -> None:
-    command = [sys.executable, "-m", "unisono.cli", "info", "--json", "-"]
+    command = [sys.executable, "-m", "unisono", "info", "--json", "-"]
     environment = {"UNISONO_TIMEOUT": "7s", "UNISONO_SECRET": "do-not-tell"}
     done = subprocess.run(command, capture_output=True, text=True, env=own(environment))
     assert done.returncode == 0, done.stderr

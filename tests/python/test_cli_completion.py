@@ -55,7 +55,7 @@ def test_words_are_completed(line: str, found: list[str]) -> None:
 
 def ask(shell: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "unisono.cli"],
+        [sys.executable, "-X", "importtime", "-m", "unisono"],
         capture_output=True,
         text=True,
         env={**os.environ, "_UNISONO_COMPLETE": f"complete_{shell}", **environment},

@@ -27,7 +27,7 @@ WIDTH = 80
 def unisono_at(width: int, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Runs a command as a shell would, in a terminal of so many columns."""
     return subprocess.run(
-        [sys.executable, "-m", "unisono.cli", *words],
+        [sys.executable, "-m", "unisono", *words],
         capture_output=True,
         text=True,
         timeout=120,

@@ -108,9 +108,7 @@ def test_long_listings_are_short_unless_asked(
 def unisono_with(environment: dict[str, str | bytes], *words: str) -> subprocess.CompletedProcess:
     given = {os.fsencode(name): os.fsencode(value) for name, value in os.environ.items()}
     given |= {os.fsencode(name): os.fsencode(value) for name, value in environment.items()}
-    return subprocess.run(
-        [sys.executable, "-m", "unisono.cli", *words], capture_output=True, env=given
-    )
+    return subprocess.run([sys.executable, "-m", "unisono", *words], capture_output=True, env=given)
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "ascii"])

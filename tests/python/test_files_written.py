@@ -123,7 +123,7 @@ def test_ones_own_link_fifo_and_descriptor_are_written_to(
 @pytest.mark.slow
 def test_a_shells_descriptors_and_devices_are_written_to(tmp_path: Path) -> None:
     printed = tmp_path / "printed"
-    unisono = f"{sys.executable} -m unisono.cli"
+    unisono = f"{sys.executable} -m unisono"
     line = f"{unisono} plan list --json %s > {printed} 2> {tmp_path}/said"
     subprocess.run(["sh", "-c", line % "-"], check=True, timeout=120)
     expected = printed.read_text()

@@ -129,7 +129,7 @@ def test_explain_says_which_cards_are_near_where_a_call_has_several_nodes(
 
 
 def test_info_of_this_host_shows_its_cards() -> None:
-    command = [sys.executable, "-m", "unisono.cli", "info", "--json", "-"]
+    command = [sys.executable, "-m", "unisono", "info", "--json", "-"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert '"cards"' in done.stdout
 

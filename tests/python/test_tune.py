@@ -36,7 +36,7 @@ assert (comm.all_reduce(np.ones(1024, np.float32)) == comm.size).all()
 
 def unisono(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "unisono.cli", *map(str, arguments)],
+        [sys.executable, "-m", "unisono", *map(str, arguments)],
         env={**os.environ, **environment}, capture_output=True, text=True, timeout=120,
     )  # fmt: skip
 

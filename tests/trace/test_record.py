@@ -187,7 +187,7 @@ def test_packed_entries_say_what_the_words_say(tmp_path: Path) -> None:
     program.write_text(PACKED)
     dumps.mkdir()
     subprocess.run(
-        [sys.executable, "-m", "unisono.cli", "run", "-n", "2", "--keep-going", str(program),
+        [sys.executable, "-m", "unisono", "run", "-n", "2", "--keep-going", str(program),
          str(tmp_path)],
         env={**os.environ, "UNISONO_DUMP_DIRECTORY": str(dumps), "UNISONO_LOG": "off"},
         timeout=120, check=False,

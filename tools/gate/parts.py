@@ -141,7 +141,8 @@ def words(command: Sequence[str]) -> str:
 
 def unisono(*arguments: str) -> list[str]:
     """The command line of the build that is imported."""
-    return [sys.executable, "-m", "unisono.cli", *arguments]
+    # Older builds have no unisono.__main__.
+    return [sys.executable, "-c", "from unisono.cli import main; main()", *arguments]
 
 
 def torchrun(ranks: int, program: Path, *arguments: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import json as json_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,9 @@ from unisono.cli.output import (
     warn,
     write_file,
 )
-from unisono.doctor import Diagnosis, diagnose, read_files
+
+if TYPE_CHECKING:
+    from unisono.doctor import Diagnosis
 
 _MOST_LINES = 20
 
@@ -52,8 +54,10 @@ def doctor(
     commDump, in any mixture. The exit status is 0 where nothing is wrong, 3 with another verdict,
     and 4 where the files do not show it.
     """
+    # `--help` does not wait for NumPy, nor a verdict for what it does not need.
+    from unisono.doctor import diagnose, read_files
+
     found = diagnose(read_files(files))
-    # What a verdict alone does not need is imported where it is asked for.
     if timeline is not None or flight_recorder is not None:
         from unisono.records.unisono_record import read_records
 
@@ -76,7 +80,7 @@ def doctor(
         raise typer.Exit(found.exit_status)
 
 
-def _show(found: Diagnosis) -> None:
+def _show(found: "Diagnosis") -> None:
     for problem in found.problems:
         warn(problem)
     confidence = f" (confidence {found.confidence:.2f})" if found.confidence else ""

@@ -5,7 +5,7 @@ import sys
 import time
 from dataclasses import astuple
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,11 +20,13 @@ from unisono.cli.output import (
     warn,
 )
 from unisono.errors import MachineError
-from unisono.live import Answer, Overview, ask
-from unisono.live.hosts import SHELL, ask_everywhere, ask_hosts, to_json
-from unisono.live.overview import JobView
+
+if TYPE_CHECKING:
+    from unisono.live import Answer, Overview
+    from unisono.live.overview import JobView
 
 _MOST_LINES = 40
+_SHELL = "ssh -o BatchMode=yes"
 
 
 def ras(
@@ -46,7 +48,7 @@ def ras(
             help="What runs `unisono ras` on a host: COMMAND HOST 'unisono ras ...'.",
             metavar="COMMAND",
         ),
-    ] = SHELL,
+    ] = _SHELL,
     answers: Annotated[
         bool,
         typer.Option("--answers", help="Print the ranks' answers, for another host's --hosts."),
@@ -64,6 +66,10 @@ def ras(
     also while its calls hang. A rank that is stopped or dead is named. The exit status is 1 where
     a rank is to blame.
     """
+    # `--help` does not wait for NumPy.
+    from unisono.live import Overview, ask
+    from unisono.live.hosts import to_json
+
     if answers:
         sys.stdout.write(json_module.dumps(to_json(ask(job))) + "\n")
         return
@@ -84,7 +90,9 @@ def ras(
         raise typer.Exit(1)
 
 
-def _ask(job: str | None, hosts: list[str], shell: str) -> list[Answer]:
+def _ask(job: str | None, hosts: list[str], shell: str) -> "list[Answer]":
+    from unisono.live.hosts import ask_everywhere, ask_hosts
+
     if not hosts:
         return ask_everywhere(job)
     found, problems = ask_hosts(hosts, job, shell)
@@ -93,7 +101,7 @@ def _ask(job: str | None, hosts: list[str], shell: str) -> list[Answer]:
     return found
 
 
-def _show(overview: Overview, json: Path | None) -> None:
+def _show(overview: "Overview", json: Path | None) -> None:
     if put_json(json, overview.document()):
         return
     if json is not None and json != STANDARD_OUTPUT:
@@ -102,7 +110,7 @@ def _show(overview: Overview, json: Path | None) -> None:
         _show_job(job)
 
 
-def _show_job(job: JobView) -> None:
+def _show_job(job: "JobView") -> None:
     print_text(
         f"Job {job.identifier}: {job.answered} of {job.size or '?'} ranks have answered.\n"
         f"{job.diagnosis.verdict.capitalize()}. {job.paragraph()}\n"

@@ -15,9 +15,8 @@ from typing import Any
 
 from unisono.live.sockets import NEWEST, SILENCE_KINDS, Answer, ask, ask_one
 
-__all__ = ["SHELL", "ask_everywhere", "ask_hosts", "to_json"]
+__all__ = ["ask_everywhere", "ask_hosts", "to_json"]
 
-SHELL = "ssh -o BatchMode=yes"
 _PATIENCE_S = 15.0
 # A rank gives the others 1.2 s, and then needs time to tell.
 _SURVEY_S = 1.7
@@ -29,9 +28,7 @@ def to_json(answers: Sequence[Answer]) -> list[dict[str, Any]]:
     return [{**asdict(one), "contents": one.contents.decode(errors="replace")} for one in answers]
 
 
-def ask_hosts(
-    hosts: Sequence[str], job: str | None, shell: str = SHELL
-) -> tuple[list[Answer], list[str]]:
+def ask_hosts(hosts: Sequence[str], job: str | None, shell: str) -> tuple[list[Answer], list[str]]:
     """The answers of all hosts' ranks, and what is wrong with hosts that gave none.
 
     Args:

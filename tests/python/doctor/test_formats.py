@@ -120,7 +120,7 @@ def test_the_command_writes_both(tmp_path: Path) -> None:
     records_of(tmp_path / "records", 3, "skip")
     trace, folder = tmp_path / "trace.json", tmp_path / "dumps"
     run = subprocess.run(
-        [sys.executable, "-m", "unisono.cli", "doctor", str(tmp_path / "records"),
+        [sys.executable, "-m", "unisono", "doctor", str(tmp_path / "records"),
          "--timeline", str(trace), "--flight-recorder", str(folder)],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

@@ -40,7 +40,7 @@ else:
 
 def unisono(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "unisono.cli", *arguments], capture_output=True, text=True,
+        [sys.executable, "-m", "unisono", *arguments], capture_output=True, text=True,
         timeout=120, env={**os.environ, **variables}, check=False,
     )  # fmt: skip
 
@@ -99,7 +99,7 @@ def test_a_group_that_fails_asks_the_peers_of_its_other_groups(tmp_path: Path) -
     dumps.mkdir()
     program.write_text(GROUPS.replace("READ", str(tmp_path / "read")))
     job = subprocess.Popen(
-        [sys.executable, "-m", "unisono.cli", "run", "-n", "4", "--keep-going", str(program)],
+        [sys.executable, "-m", "unisono", "run", "-n", "4", "--keep-going", str(program)],
         env={**os.environ, "UNISONO_DUMP_DIRECTORY": str(dumps), "UNISONO_LOG": "off"},
     )
     try:

@@ -48,7 +48,7 @@ class Running:
     def __init__(self, folder: Path, ranks: int) -> None:
         script = folder / "ranks.py"
         script.write_text(textwrap.dedent(PROGRAM))
-        command = [sys.executable, "-m", "unisono.cli", "run", "-n", str(ranks), str(script),
+        command = [sys.executable, "-m", "unisono", "run", "-n", str(ranks), str(script),
                    str(folder)]  # fmt: skip
         environment = {**os.environ, "UNISONO_LOG": "off"}
         self.launcher = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL,

@@ -34,7 +34,7 @@ def contained(folder: Path) -> Iterator[tuple[str, list[int]]]:
     script = folder / "ranks.py"
     script.write_text(textwrap.dedent(PROGRAM))
     job = subprocess.Popen(
-        [*CONTAINED, sys.executable, "-m", "unisono.cli", "run", "-n", str(RANKS), str(script),
+        [*CONTAINED, sys.executable, "-m", "unisono", "run", "-n", str(RANKS), str(script),
          str(folder)],
         env={**os.environ, "UNISONO_LOG": "off"}, stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -68,7 +68,7 @@ def test_jobs_of_containers_do_not_collide_and_a_stopped_rank_is_named(tmp_path:
         assert f"its process {seen[first][1]} is stopped" in found["silent"]["1"]
         # Another container sees no process of these, and asks them all the same.
         done = subprocess.run(
-            [*CONTAINED, sys.executable, "-m", "unisono.cli", "ras", "--job", first, "--json", "-"],
+            [*CONTAINED, sys.executable, "-m", "unisono", "ras", "--job", first, "--json", "-"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
         [told] = json.loads(done.stdout)["jobs"]

@@ -23,7 +23,7 @@ needs_namespaces = pytest.mark.skipif(not can_set_hosts_apart(), reason="needs r
 
 def ras(job: FarJob, rank: int) -> dict[str, Any]:
     """What the command says on the host of a rank."""
-    command = [sys.executable, "-m", "unisono.cli", "ras", "--job", job.job, "--json", "-"]
+    command = [sys.executable, "-m", "unisono", "ras", "--job", job.job, "--json", "-"]
     done = subprocess.run(job.command(rank, command), capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     [found] = json.loads(done.stdout)["jobs"]

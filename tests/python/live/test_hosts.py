@@ -69,7 +69,7 @@ def test_a_host_that_gives_none_is_named(tmp_path: Path, lines: str, said: str) 
 def test_the_command_asks_by_the_shell(tmp_path: Path) -> None:
     # "unisono" of the other host is this one's.
     program = tmp_path / "unisono"
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m unisono.cli "$@"\n')
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m unisono "$@"\n')
     program.chmod(0o700)
     run = shell(tmp_path, f'PATH="{tmp_path}:$PATH" exec sh -c "$2"')
     with running(tmp_path, 3) as job:

@@ -1,5 +1,0 @@
-"""`python -m unisono.cli`, as `unisono`."""
-
-from unisono.cli import main
-
-main()
