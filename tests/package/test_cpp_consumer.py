@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from docs.pages import run_page
 
 ROOT = Path(__file__).resolve().parents[2]
 RANKS = 4
@@ -119,6 +120,14 @@ def test_the_example_sums_over_four_processes(program: Path, tmp_path: Path) -> 
     outputs = [process.communicate(timeout=RUN_SECONDS)[0] for process in processes]
     assert [process.returncode for process in processes] == [0] * RANKS, outputs
     assert outputs == [f"rank {rank} of {RANKS}: sum 10\n" for rank in range(RANKS)]
+
+
+def test_the_page_on_cpp_shows_what_happens(prefix: Path, tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "how-to" / "cpp.md").read_text()
+    variables = {"CMAKE_PREFIX_PATH": str(prefix), "CMAKE_GENERATOR": "Ninja"}
+    assert run_page(page, tmp_path, **variables) > 0
+    for shown in (ROOT / "examples" / "cpp_consumer").iterdir():
+        assert (tmp_path / shown.name).read_text() == shown.read_text()
 
 
 def test_the_example_fails_with_a_reason_where_no_rank_is_known(program: Path) -> None:
