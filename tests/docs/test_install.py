@@ -37,3 +37,9 @@ def test_a_page_names_the_wheel_of_this_version(name: str) -> None:
     wheels = re.findall(r"unisono-(\d+\.\d+\.\d+)-", (ROOT / name).read_text())
     assert wheels
     assert set(wheels) == {version}
+
+
+def test_the_page_on_containers_shows_the_dockerfile() -> None:
+    page = (ROOT / "docs" / "how-to" / "containers.md").read_text()
+    dockerfile = (ROOT / "packaging" / "Dockerfile").read_text()
+    assert f"```dockerfile\n{dockerfile}```" in page
