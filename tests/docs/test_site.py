@@ -55,3 +55,11 @@ def test_the_site_has_a_switch_search_and_ways_on() -> None:
     assert any(name.endswith("search") for name in config.plugins)
     assert [str(one) for one in config.extra_css] == ["stylesheets/site.css"]
     assert (ROOT / "docs" / "stylesheets" / "site.css").is_file()
+
+
+def test_pages_on_how_to_are_in_groups_of_one_kind_of_work() -> None:
+    nav = load_config(str(ROOT / "mkdocs.yml")).nav or []
+    (groups,) = (item["How to"] for item in nav if "How to" in item)
+    sizes = {title: len(pages) for group in groups for title, pages in group.items()}
+    assert len(sizes) >= 6
+    assert all(3 <= size <= 8 for size in sizes.values()), sizes
