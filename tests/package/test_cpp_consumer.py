@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from docs.pages import run_page
+from python.hosts import Hosts, finish, make_hosts
+from unisono.errors import MachineError
 
 ROOT = Path(__file__).resolve().parents[2]
 RANKS = 4
@@ -129,6 +133,33 @@ def test_the_page_on_cpp_shows_what_happens(prefix: Path, tmp_path: Path) -> Non
     for name in ("CMakeLists.txt", "sum.cc"):
         example = ROOT / "examples" / "cpp_consumer" / name
         assert (tmp_path / name).read_text() == example.read_text()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> Iterator[Hosts]:
+    """Two hosts, which are network namespaces."""
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(make_hosts(tmp_path))
+        except MachineError as error:
+            pytest.skip(f"no hosts: {error}")
+        yield made
+
+
+def test_the_example_sums_over_two_hosts(program: Path, hosts: Hosts, tmp_path: Path) -> None:
+    secret = tmp_path / "job.secret"
+    secret.touch(mode=0o600)
+    secret.write_text(os.urandom(16).hex())
+    variables = {
+        "UNISONO_SECRET_FILE": str(secret),
+        "UNISONO_WORLD_SIZE": "2",
+        "UNISONO_RENDEZVOUS": f"tcp://{hosts.addresses[0]}:29400",
+    }
+    ranks = [
+        hosts.start(rank, [str(program)], **variables, UNISONO_RANK=str(rank)) for rank in range(2)
+    ]
+    expected = [(0, f"rank {rank} of 2: sum 3\n") for rank in range(2)]
+    assert [finish(rank) for rank in ranks] == expected
 
 
 def test_the_example_fails_with_a_reason_where_no_rank_is_known(program: Path) -> None:
