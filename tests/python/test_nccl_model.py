@@ -76,39 +76,6 @@ def test_predictions_lie_in_their_intervals(
     assert one.time_us >= 0.3 * wire / machine.hardware.nvlink.value / 1000
 
 
-def table(
-    host: str = "a", rows: str = "1048576 262144 float sum -1 82.1 12.7 24.7 0 82 1 1 0"
-) -> str:
-    devices = "".join(
-        f"#  Rank  {r} Group  0 Pid 1 on {host}{r // 8} device 0\n" for r in range(16)
-    )
-    return f"# Collective test starting: all_reduce_perf\n{devices}{rows}\n"
-
-
-def test_nccl_tests_output_is_read() -> None:
-    machine = nccl.find_machine("dgx_h100")
-    (one,) = nccl.parse_nccl_tests(table(), "x", machine)
-    assert (one.call, one.time_us) == (nccl.Call("all_reduce", MIB, 16, 2), 82.1)
-    prefixed = "\n".join(f"[1,0]<stdout>:{line}" for line in table().splitlines())
-    assert nccl.parse_nccl_tests(prefixed, "x", machine)[0].call == one.call
-    second = table().replace("all_reduce", "alltoall") + table()
-    calls = [point.call.collective for point in nccl.parse_nccl_tests(second, "x", machine)]
-    assert calls == ["all_to_all", "all_reduce"]
-
-
-@pytest.mark.parametrize(
-    ("text", "match"),
-    [
-        ("", "no row"),
-        (table().replace("all_reduce_perf", "my_test"), "no program"),
-        (table().split("#  Rank")[0] + "1024 256 float sum -1 9.0 1 1 0", "--ranks"),
-    ],
-)
-def test_output_that_says_too_little_is_refused(text: str, match: str) -> None:
-    with pytest.raises(MisuseError, match=match):
-        nccl.parse_nccl_tests(text, "x", nccl.find_machine("dgx_h100"))
-
-
 def test_a_calibration_fits_and_is_written() -> None:
     machine = nccl.load_machine(MACHINES / "dgxc_h100.yaml")
     path = ROOT / "studies" / "simulator" / "public_nccl" / "8xh100_dgxc.json"

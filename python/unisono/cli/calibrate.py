@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from unisono.bench.peers import OURS
-from unisono.cli.nccl import calibrate_nccl, is_machine
+from unisono.cli.models import takes_nccls_model
+from unisono.cli.nccl import calibrate_nccl
 from unisono.cli.output import (
     Json,
     Output,
@@ -47,7 +48,9 @@ def calibrate(
     implementation: Annotated[
         str, typer.Option(help="Whose measurements: unisono, nccl, openmpi ...")
     ] = OURS,
-    model: Annotated[str, typer.Option(help="loggops, flows or alpha_beta.")] = "flows",
+    model: Annotated[
+        str | None, typer.Option(help="loggops, flows (the default) or alpha_beta.")
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Steps of the fit, at most.")] = 15,
     ranks: Annotated[
         int, typer.Option(min=0, help="The ranks of nccl-tests' output, if it lists no devices.")
@@ -62,15 +65,18 @@ def calibrate(
     Half of the points are fitted; the errors are shown on the other half, too.
     Writes the fitted cluster file to --output.
 
-    With nccl-tests' output, or a machine of format 2, NCCL's calibration is fitted instead.
+    With nccl-tests' output, a machine of format 2, or --implementation nccl on a machine of NCCL's
+    model, NCCL's calibration is fitted instead.
     """
     simulator = load_simulator()
-    check_names("model", [model], NETWORK_MODELS)
     if output is not None and output.suffix not in (".yaml", ".yml"):
         raise MisuseError(f"--output is {output}; a cluster file ends with .yaml")
-    if is_machine(cluster, files=files):
+    only_events = {"--number": number, "--skip": skip, "--model": model}
+    if takes_nccls_model(cluster, implementation, files, only_events):
         calibrate_nccl(files, cluster, output, ranks, nodes, json)
         return
+    model = model or "flows"
+    check_names("model", [model], NETWORK_MODELS)
     chosen = simulator.load_cluster(cluster)
     left_out = split_names(skip or [])
     points = [

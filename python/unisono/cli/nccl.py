@@ -19,7 +19,6 @@ from unisono.names import check_names
 from unisono.report.nccl import notes_of, report_of_nccl, why
 
 _COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"]
-NCCL = "nccl"
 
 
 def simulate_nccl(
@@ -30,6 +29,10 @@ def simulate_nccl(
     sizes: list[str],
     html: Path | None,
     json: Path | None,
+    *,
+    algorithms: Sequence[str] = (),
+    protocols: Sequence[str] = (),
+    explain: bool = False,
 ) -> None:
     """What NCCL chooses, why, how long it takes, and how far off that may be.
 
@@ -41,28 +44,52 @@ def simulate_nccl(
         sizes: With units.
         html: Where a page goes, if anywhere.
         json: Where to; None: a table.
+        algorithms: Each is forced in turn; ["all"]: all that NCCL can take. Empty: NCCL chooses.
+        protocols: The same.
+        explain: Also show what the time of the fastest consists of.
 
     Raises:
-        MisuseError: The machine cannot run it, or there is no such machine.
+        MisuseError: The machine cannot run it, there is no such machine, or NCCL can run none of
+            the calls as they are forced.
     """
     load_simulator()
     from unisono.simulate import nccl
 
     check_names("collective", [collective], _COLLECTIVES)
+    every = list(algorithms) == ["all"]
     found = nccl.find_machine(machine)
     local = int(found.hardware.ranks_per_node.value)
-    predictions = [
-        nccl.predict(found, nccl.Call(collective, parse_size(size, "--size"), count, n))
+    calls = [
+        nccl.Call(collective, parse_size(size, "--size"), count, nodes or -(-count // local))
         for count in parse_rank_list(ranks)
-        for n in [nodes or -(-count // local)]
         for size in sizes
     ]
+    ways = [
+        (algorithm, protocol)
+        for algorithm in _asked("algorithm", algorithms, (*nccl.ALGORITHMS, "point_to_point"))
+        for protocol in _asked("protocol", protocols, nccl.PROTOCOLS)
+    ]
+    predictions, refused = [], []
+    for call in calls:
+        here = []
+        for way in ways:
+            try:
+                here.append(nccl.forced(found, call, *way))
+            except MisuseError as error:
+                refused.append(str(error))
+        predictions += sorted(here, key=lambda one: one.time_us)
+    if not predictions:
+        raise MisuseError(refused[0])
     if html is not None:
         write_file(html, report_of_nccl(found, predictions))
+    fastest = predictions[0]
+    parts = nccl.parts_us(found, fastest) if explain else {}
     document = {
         "machine": found.name,
         "fitted": found.calibration is not None,
         "results": [_row(one) for one in predictions],
+        "refused": [] if every else refused,
+        "parts_us": parts,
     }
     if put_json(json, document, "simulate-nccl"):
         return
@@ -78,8 +105,29 @@ def simulate_nccl(
         right=right,
         folds=("ranks", "nodes"),
     )  # fmt: skip
+    if parts:
+        print_text(
+            f"\n{fastest.choice.algorithm} with {fastest.choice.protocol}, "
+            f"{native.format_bytes(fastest.call.bytes)} on {fastest.call.ranks} ranks"
+        )
+        print_table(
+            ("part", "us", "of the time"),
+            [(name, f"{us:.1f}", f"{us / fastest.time_us:.0%}") for name, us in parts.items()],
+            right=("us", "of the time"),
+        )
+    # Of all algorithms, most cannot run any one call.
+    for sentence in [] if every else refused:
+        print_text(sentence)
     for note in notes_of(found, predictions):
         print_text(f"\n{note}")
+
+
+def _asked(what: str, names: Sequence[str], known: Sequence[str]) -> list[str | None]:
+    """What is forced in turn; None: NCCL chooses."""
+    if list(names) == ["all"]:
+        return list(known)
+    check_names(what, names, list(known))
+    return list(names) or [None]
 
 
 def _row(one: Any) -> dict[str, Any]:
@@ -117,7 +165,7 @@ def check_nccl(machine: str, files: list[Path], collective: str, json: Path | No
     ]
     if not points:
         raise MisuseError(f"no measurement of {collective} in {', '.join(map(str, files))}")
-    pairs = [(point, nccl.predict(found, point.call)) for point in points]
+    pairs = [(point, nccl.predict(found, point.call, point.choice)) for point in points]
     document = {
         "machine": found.name,
         "fitted": found.calibration is not None,
@@ -142,7 +190,10 @@ def check_nccl(machine: str, files: list[Path], collective: str, json: Path | No
         folds=("collective", "ranks"),
     )  # fmt: skip
     off = sorted(abs(one.time_us / point.time_us - 1) for point, one in pairs)
-    print_text(f"\nmedian error {off[len(off) // 2]:.1%}, 90th {off[len(off) * 9 // 10]:.1%}")
+    print_text(
+        f"\nNCCL's model of {found.name}: median error {off[len(off) // 2]:.1%}, 90th "
+        f"{off[len(off) * 9 // 10]:.1%}"
+    )
 
 
 def calibrate_nccl(
@@ -198,28 +249,3 @@ def calibrate_nccl(
         ],
         right=right,
     )
-
-
-def is_machine(text: str, collective: str = "", files: Sequence[Path] = ()) -> bool:
-    """Whether a machine of NCCL is meant, not a cluster of the event simulator.
-
-    Args:
-        text: What --cluster says: a file of format 2 is one, a name can be both.
-        collective: An all-to-all, which the event simulator does not have of NCCL.
-        files: Measurements; nccl-tests' output is of NCCL.
-    """
-    if Path(text).suffix in (".yaml", ".yml"):
-        return "\nformat: 2" in "\n" + read_text(Path(text))
-    return collective == "all_to_all" or any("busbw" in read_text(file) for file in files)
-
-
-def read_text(path: Path) -> str:
-    """A file's.
-
-    Raises:
-        MisuseError: There is none, or it is not text.
-    """
-    load_simulator()
-    from unisono.simulate.files import read_table
-
-    return read_table(path)

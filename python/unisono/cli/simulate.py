@@ -10,7 +10,8 @@ from unisono import _unisono as native
 from unisono import plans
 from unisono.bench.peers import OURS
 from unisono.cli import simulate_options as options
-from unisono.cli.nccl import NCCL, check_nccl, is_machine, simulate_nccl
+from unisono.cli.models import NCCL, refuse_options, takes_nccls_model
+from unisono.cli.nccl import check_nccl, simulate_nccl
 from unisono.cli.output import (
     DEFAULT_RANKS,
     Goal,
@@ -28,6 +29,7 @@ from unisono.cli.simulation import (
     NETWORK_MODELS,
     check_against,
     load_simulator,
+    print_unseen,
     print_use,
 )
 from unisono.cli.watch import watch
@@ -53,7 +55,7 @@ def simulate(
     algorithm: options.Algorithm = None,
     protocol: options.Protocol = None,
     channels: options.Channels = 0,
-    model: options.Model = "loggops",
+    model: options.Model = None,
     noise: options.Noise = 0.0,
     seed: options.Seed = 1,
     explain: options.Explain = False,
@@ -79,12 +81,39 @@ def simulate(
         _print_clusters(simulator.builtin_clusters(), json)
         return
     if implementation == NCCL and not against:
-        sizes = split_names(size or ["1MiB"])
-        simulate_nccl(collective, cluster, ranks, nodes, sizes, html, json)
+        refuse_options("--implementation nccl", {
+            "--workload": (workload, "a workload's calls run on plans of this library"),
+            "--channels": (channels, "NCCL's model takes as many as NCCL finds and fills"),
+            "--model": (model, "NCCL's model is a formula, without a network that is shared"),
+            "--timeline": (timeline, "NCCL's model is a formula, without messages to show"),
+            "--noise": (noise, "the interval says how far off a time may be"),
+            "--use": (use, "NCCL's model is a formula, without messages on links"),
+            "--goal": (goal, "NCCL's model is a formula, without a schedule to write"),
+            "--loggops": (loggops, "it has the costs of a GOAL file"),
+            "--skip": (skip, "it leaves out measurements of --against"),
+            "--sources": (sources, "it lists the numbers of the event simulator's clusters"),
+        })  # fmt: skip
+        simulate_nccl(
+            collective, cluster, ranks, nodes, split_names(size or ["1MiB"]), html, json,
+            algorithms=split_names(algorithm or []), protocols=split_names(protocol or []),
+            explain=explain,
+        )  # fmt: skip
         return
-    if against and implementation == NCCL and is_machine(cluster, collective):
+    if against:
+        said = "the measurements say what ran"
+        one = "it is of one simulation, and every measurement is one"
+        refuse_options("--against", {
+            "--algorithm": (algorithm, said), "--protocol": (protocol, said),
+            "--channels": (channels, said), "--size": (size, said), "--nodes": (nodes, said),
+            "--explain": (explain, one), "--timeline": (timeline, one), "--use": (use, one),
+            "--goal": (goal, one), "--noise": (noise, "measurements have their own"),
+            "--workload": (workload, "it is simulated without measurements"),
+        })  # fmt: skip
+    only_events = {"--model": model, "--skip": skip, "--html": html}
+    if against and takes_nccls_model(cluster, implementation, against, only_events):
         check_nccl(cluster, against, collective, json)
         return
+    model = model or "loggops"
     chosen = simulator.load_cluster(cluster)
     if sources:
         _print_sources(chosen)
@@ -126,6 +155,7 @@ def simulate(
     if put_json(json, _document(chosen, model, results, refused), "simulate"):
         return
     _print_results(results, refused)
+    print_unseen(chosen, model, max(one.nodes for one in results))
     if explain:
         print_text("\n" + simulator.explain_path(results[0], _SHOWN_HOPS))
     if use:
@@ -196,6 +226,7 @@ def _document(
     return {
         "cluster": cluster.name,
         "model": model,
+        "unseen": cluster.unseen_uplinks(model, max(one.nodes for one in results)),
         "results": [
             asdict(one) | {"algbw_gb_s": one.algbw_gb_s, "busbw_gb_s": one.busbw_gb_s}
             for one in results

@@ -27,10 +27,10 @@ Protocol = Annotated[
 ]
 Channels = Annotated[int, typer.Option(min=0, help="0: as the cluster's file says.")]
 Model = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="loggops: ports take turns. flows: links are shared, max-min fairly. alpha_beta: "
-        "nothing is shared."
+        help="loggops (the default): ports take turns. flows: links are shared, max-min fairly. "
+        "alpha_beta: nothing is shared."
     ),
 ]
 Noise = Annotated[float, typer.Option(min=0, help="Latencies grow by up to this part.")]

@@ -79,6 +79,12 @@ def print_use(links: "Sequence[LinkUse]", most: int = 40) -> None:
         print_text(f"... and {len(ordered) - most:,} that are used no more")
 
 
+def print_unseen(cluster: "Cluster", model: str, nodes: int) -> None:
+    """Says which uplinks a model does not see."""
+    if unseen := cluster.unseen_uplinks(model, nodes):
+        print_text(f"\n{unseen}")
+
+
 def check_against(
     cluster: "Cluster",
     files: Sequence[Path],
@@ -107,8 +113,10 @@ def check_against(
     decades = simulator.errors_by_decade(errors)
     if html is not None:
         write_file(html, report_of_errors(cluster, model, errors, decades))
+    nodes = max(one.measurement.nodes for one in errors)
     document = {
         "cluster": cluster.name,
+        "unseen": cluster.unseen_uplinks(model, nodes),
         "points": [
             vars(one.measurement)
             | {"simulated_us": one.simulated_us, "simulated": vars(one.simulated)}
@@ -124,3 +132,5 @@ def check_against(
     print_errors(decades)
     for why in refused:
         print_text(why)
+    print_text(f"\nThe event simulator's {model} on {cluster.name}")
+    print_unseen(cluster, model, nodes)

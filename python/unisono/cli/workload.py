@@ -8,6 +8,7 @@ from typing import Any
 
 from unisono import _unisono as native
 from unisono.cli.output import print_table, print_text, put_json, write_file
+from unisono.cli.simulation import print_unseen
 from unisono.cli.watch import watch
 from unisono.errors import MisuseError
 from unisono.report.workloads import report_of_workload
@@ -48,7 +49,9 @@ def simulate_workload_file(
             return
         chosen = simulator.load_cluster(cluster)
         if plain:
-            _show_goal(_run_goal(simulator, schedule, chosen), json)
+            nodes = -(-schedule.ranks // chosen.machine.ranks_per_node)
+            unseen = chosen.unseen_uplinks("loggops", nodes)
+            _show_goal(_run_goal(simulator, schedule, chosen), json, unseen)
             return
         work = partial(simulator.simulate_goal, chosen, schedule, path.stem)
     else:
@@ -69,10 +72,15 @@ def simulate_workload_file(
         write_file(html, report_of_workload(chosen, options["model"], result))
     if not options["explain"]:
         result = replace(result, shares={}, hops=[])
-    document = {"cluster": chosen.name, "model": options["model"]} | asdict(result)
+    document = {
+        "cluster": chosen.name,
+        "model": options["model"],
+        "unseen": chosen.unseen_uplinks(options["model"], result.nodes),
+    } | asdict(result)
     if put_json(json, document, "simulate-workload"):
         return
     _show(result)
+    print_unseen(chosen, options["model"], result.nodes)
     if options["explain"]:
         print_text("\n" + simulator.explain_workload(result))
 
@@ -83,8 +91,9 @@ def _run_goal(simulator: ModuleType, schedule: native.GoalSchedule, where: Any) 
     return watch(progress, lambda: simulator.run_goal(schedule, where, progress=part.native))
 
 
-def _show_goal(result: native.GoalResult, json: Path | None) -> None:
+def _show_goal(result: native.GoalResult, json: Path | None, unseen: str = "") -> None:
     document = {
+        "unseen": unseen,
         "time_us": result.time_us,
         "last_rank": result.last_rank,
         "operations": result.operations,
@@ -98,6 +107,8 @@ def _show_goal(result: native.GoalResult, json: Path | None) -> None:
         f"{result.time_us:,.3f} us until rank {result.last_rank} has ended; "
         f"{result.operations:,} operations, {result.messages:,} messages, {result.bytes:,} bytes"
     )
+    if unseen:
+        print_text(f"\n{unseen}")
 
 
 def _show(result: Any) -> None:

@@ -42,8 +42,9 @@ def report_of_sweep(
         [(text(link.name), number(link.bytes, ",d"), number(link.gb_s, "g"),
           number(100 * link.use, ".0f")) for link in links],
     )  # fmt: skip
+    unseen = cluster.unseen_uplinks(model, max(one.nodes for one in results))
     return render_simulation(
-        f"{collective} on {cluster.name}, {model}", cluster.file.description,
+        f"{collective} on {cluster.name}, {model}", f"{cluster.file.description} {unseen}".strip(),
         _plots(results), tables,
     )  # fmt: skip
 
@@ -138,8 +139,10 @@ def report_of_errors(
             for row in decades
         ],
     )  # fmt: skip
+    unseen = cluster.unseen_uplinks(model, max(error.measurement.nodes for error in errors))
     return render_simulation(
-        f"{cluster.name}, {model}, against measurements", cluster.file.description,
+        f"{cluster.name}, {model}, against measurements",
+        f"{cluster.file.description} {unseen}".strip(),
         {title: list(plot.values()) for title, plot in curves.items()},
         {"Errors by decade of size": of_decades, "Points": points},
     )  # fmt: skip

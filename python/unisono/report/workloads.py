@@ -60,7 +60,8 @@ def report_of_workload(cluster: "Cluster", model: str, result: "SimulatedWorkloa
     title = "Critical path" if shares else "Where rank 0's time goes"
     axis = Axis("time", write=time_us)
     plot = responsive(lambda width: draw_bars(title, axis, bars, width=width, standalone=False))
+    unseen = cluster.unseen_uplinks(model, result.nodes)
     return render_page(
         f"{result.name}, {result.ranks} ranks on {result.nodes} nodes of {cluster.name}, {model}",
-        cluster.file.description, [plot], tables,
+        f"{cluster.file.description} {unseen}".strip(), [plot], tables,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, model_validator
 from unisono import _unisono as native
 from unisono.errors import MisuseError
 from unisono.names import check_names
-from unisono.simulate.files import Part, folder, parse, read
+from unisono.simulate.files import Part, folder, format_of, parse, read
 from unisono.simulate.quantities import Bandwidth, Duration, Number, Plain, Size
 
 
@@ -135,6 +135,25 @@ class Cluster:
         """Channels of a collective where none are asked for."""
         return _whole("channels", self.file.channels)
 
+    def unseen_uplinks(self, model: str, nodes: int) -> str:
+        """A sentence for a person, where messages cross uplinks that a model does not see.
+
+        Args:
+            model: "loggops", "flows" or "alpha_beta"; "flows" alone sees them.
+            nodes: The nodes whose ranks send, as few units of the network as hold them.
+
+        Returns:
+            An empty text where nothing is left out.
+        """
+        crossed = [one.name for one in self.file.network if one.uplinks.value > 0
+                   and one.nodes.value < nodes]  # fmt: skip
+        if model == "flows" or not crossed:
+            return ""
+        return (
+            f"{model} does not see the uplinks of {', '.join(crossed)}, which {self.name} lists: "
+            "no message waits for another there. --model flows shares them."
+        )
+
     def time_us(self, plan: native.Plan, size_bytes: int, nodes: int = 0) -> float:
         """Microseconds that a plan takes here.
 
@@ -176,18 +195,36 @@ def load_cluster(name: str | Path) -> Cluster:
     """A cluster by its built-in name, or from a file.
 
     Raises:
-        MisuseError: There is none of that name, or the file is wrong.
+        MisuseError: There is none of that name, the file is wrong, or it is a machine of NCCL's
+            model.
     """
     path = Path(name)
-    if path.suffix not in (".yaml", ".yml"):
+    is_file = path.suffix in (".yaml", ".yml")
+    if not is_file:
+        if str(name) not in builtin_clusters() and str(name) in machine_names():
+            raise MisuseError(
+                f"'{name}' is a machine of NCCL's model alone: add --implementation nccl, or take "
+                f"one of the clusters {', '.join(builtin_clusters())}"
+            )
         check_names("cluster", [str(name)], builtin_clusters())
         path = folder() / f"{name}.yaml"
-    return parse_cluster(read(path), str(name))
+    text = read(path)
+    if is_file and format_of(text) == 2:
+        raise MisuseError(
+            f"{name} has format 2, which is a machine of NCCL's model: add --implementation nccl, "
+            "or give a cluster file, whose format is 1"
+        )
+    return parse_cluster(text, str(name))
 
 
 def builtin_clusters() -> list[str]:
     """Names of the clusters in the package."""
     return sorted(path.stem for path in folder().glob("*.yaml"))
+
+
+def machine_names() -> list[str]:
+    """Names of the machines of NCCL's model in the package."""
+    return sorted(path.stem for path in (folder() / "nccl" / "machines").glob("*.yaml"))
 
 
 def _numbers(part: BaseModel, place: str) -> Iterator[tuple[str, Number]]:

@@ -1,5 +1,6 @@
 """Files that describe machines: YAML of a schema, with a bound and plain errors."""
 
+import re
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -22,6 +23,7 @@ _MAX_NODES = 50_000
 # YAML reads 1:1:1:... as a number to the base of 60, which takes long. Dates count as numbers.
 _MAX_NUMBER_CHARACTERS = 64
 _TEXT = "tag:yaml.org,2002:str"
+_FORMAT = re.compile(r"^format:[ \t]*(\d{1,4})\s*(?:#.*)?$", re.MULTILINE)
 
 
 class Part(BaseModel):
@@ -54,6 +56,12 @@ def parse(schema: type[Document], text: str, where: str) -> Document:
             f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:5]
         ]
         raise MisuseError(f"{where}: {'; '.join(faults)}") from None
+
+
+def format_of(text: str) -> int:
+    """The `format` that a YAML text states at its outermost level; 0: it states none."""
+    found = _FORMAT.search(text)
+    return int(found[1]) if found else 0
 
 
 def read(path: Path) -> str:

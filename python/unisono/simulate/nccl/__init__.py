@@ -1,5 +1,6 @@
 """NCCL's own decisions, and how long they take on machines that nobody measured."""
 
+from unisono.simulate.cluster import machine_names
 from unisono.simulate.nccl.choice import (
     GENERATIONS,
     POINT_TO_POINT,
@@ -17,7 +18,6 @@ from unisono.simulate.nccl.machine import (
     MachineFile,
     find_machine,
     load_machine,
-    machine_names,
     machine_to_yaml,
     parse_machine,
     platform_of,
@@ -25,14 +25,15 @@ from unisono.simulate.nccl.machine import (
 from unisono.simulate.nccl.measured import (
     Calibrated,
     calibrate_machine,
-    parse_nccl_tests,
     read_points,
 )
-from unisono.simulate.nccl.model import Predicted, predict
-from unisono.simulate.nccl.tables import PROTOCOLS, UNMEASURED
+from unisono.simulate.nccl.model import Predicted, forced, parts_us, predict
+from unisono.simulate.nccl.outputs import is_nccl_tests, parse_nccl_tests
+from unisono.simulate.nccl.tables import ALGORITHMS, PROTOCOLS, UNMEASURED
 from unisono.simulate.nccl.timing import terms_of
 
 __all__ = [
+    "ALGORITHMS",
     "GENERATIONS",
     "POINT_TO_POINT",
     "PROTOCOLS",
@@ -53,13 +54,16 @@ __all__ = [
     "find_machine",
     "fit_all",
     "fit_one",
+    "forced",
     "formula_us",
+    "is_nccl_tests",
     "load_machine",
     "machine_names",
     "machine_to_yaml",
     "most_helpful",
     "parse_machine",
     "parse_nccl_tests",
+    "parts_us",
     "platform_of",
     "predict",
     "predict_us",

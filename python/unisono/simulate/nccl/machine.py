@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from unisono.errors import MisuseError
 from unisono.names import check_names
-from unisono.simulate.files import Part, folder, parse, read
+from unisono.simulate.cluster import builtin_clusters, machine_names
+from unisono.simulate.files import Part, folder, format_of, parse, read
 from unisono.simulate.nccl.choice import Graph, Platform
 from unisono.simulate.nccl.tables import tables_of
 from unisono.simulate.quantities import Bandwidth, Number, Plain
@@ -143,19 +144,20 @@ def machine_to_yaml(machine: MachineFile) -> str:
     return text
 
 
-def machine_names() -> list[str]:
-    """The names of the machines in the package."""
-    return sorted(path.stem for path in (folder() / "nccl" / "machines").glob("*.yaml"))
-
-
 def find_machine(name: str) -> MachineFile:
     """A machine by its name, or from a file.
 
     Raises:
-        MisuseError: There is none of that name, or the file is wrong.
+        MisuseError: There is none of that name, the file is wrong, or it is a cluster of the event
+            simulator.
     """
     if Path(name).suffix in (".yaml", ".yml"):
         return load_machine(name)
+    if name not in machine_names() and name in builtin_clusters():
+        raise MisuseError(
+            f"'{name}' is a cluster of the event simulator alone: NCCL's model knows the machines "
+            f"{', '.join(machine_names())}, and files of format 2"
+        )
     check_names("machine", [name], machine_names())
     return load_machine(folder() / "nccl" / "machines" / f"{name}.yaml")
 
@@ -166,7 +168,13 @@ def load_machine(path: str | Path) -> MachineFile:
     Raises:
         MisuseError: There is no such file, or it is wrong.
     """
-    return parse_machine(read(Path(path)), str(path))
+    text = read(Path(path))
+    if format_of(text) == 1:
+        raise MisuseError(
+            f"{path} has format 1, which is a cluster of the event simulator: leave out "
+            "--implementation nccl, or give a machine file, whose format is 2"
+        )
+    return parse_machine(text, str(path))
 
 
 def nics_of(hardware: Hardware, local: int) -> int:

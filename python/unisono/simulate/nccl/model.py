@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+import numpy as np
 import yaml
 from pydantic import Field
 
+from unisono.errors import MisuseError
 from unisono.simulate.files import Part, folder, parse, read
 from unisono.simulate.nccl.choice import Call, Choice, candidates, formula_us
 from unisono.simulate.nccl.fit import Point, predict_us
 from unisono.simulate.nccl.intervals import Widths
 from unisono.simulate.nccl.machine import MachineFile, platform_of
+from unisono.simulate.nccl.timing import Model
 
 
 class ModelFile(Part):
@@ -95,6 +98,46 @@ def predict(machine: MachineFile, call: Call, choice: Choice | None = None) -> P
         call, chosen, time_us, low, high, machine.calibration is not None,
         sorted(why, key=lambda one: one[1]),
     )  # fmt: skip
+
+
+def forced(
+    machine: MachineFile, call: Call, algorithm: str | None = None, protocol: str | None = None
+) -> Predicted:
+    """A call where NCCL may take one algorithm, one protocol, or one of both alone.
+
+    What is left open, NCCL chooses, as with NCCL_ALGO and NCCL_PROTO.
+
+    Args:
+        machine: Where.
+        call: What is called.
+        algorithm: "ring" and so on; None: any.
+        protocol: "ll", "ll128" or "simple"; None: any.
+
+    Raises:
+        MisuseError: NCCL cannot run the call so.
+    """
+    platform = platform_of(machine, call.nodes, call.ranks // max(1, call.nodes))
+    able = candidates(call, platform)
+    left = [
+        one
+        for one in able
+        if algorithm in (None, one.algorithm) and protocol in (None, one.protocol)
+    ]
+    if not left:
+        raise MisuseError(
+            f"NCCL does not run {call.collective} of {call.ranks} ranks on {call.nodes} nodes of "
+            f"{machine.name} with {' and '.join(filter(None, (algorithm, protocol)))}; it can take "
+            f"{', '.join(f'{one.algorithm}/{one.protocol}' for one in able)}"
+        )
+    return predict(machine, call, min(left, key=lambda one: formula_us(call, one, platform)))
+
+
+def parts_us(machine: MachineFile, predicted: Predicted) -> dict[str, float]:
+    """What a predicted time consists of, in microseconds; the parts add up to the time."""
+    point = Point(machine, predicted.call, 1.0, predicted.choice)
+    model = Model([point.terms])
+    values = values_of(machine)
+    return model.parts_us(np.array([values.get(name, 0.0) for name in model.names]))
 
 
 def _widths(machine: MachineFile) -> Widths:

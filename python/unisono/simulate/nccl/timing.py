@@ -52,6 +52,13 @@ _POINT_TO_POINT_GB_S = 24.0
 _WIRE = {"ll128": 128 / 120, "simple": 1.0}
 
 
+# What a latency is, by the beginning of its first parameter's name.
+_PART_NAMES = {
+    "launch.": "launch", "hop.": "hops inside nodes", "network_hop.": "hops between nodes",
+    "peer.inside": "peers inside nodes", "peer.between": "peers on other nodes",
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Term:
     """A coefficient (microseconds) and the parameters whose sum's exponential multiplies it."""
@@ -321,6 +328,20 @@ class Model:
         wire, most_fill = np.maximum(inside, between), sum(most, self._nothing)
         fill = most_fill * wire / np.maximum(wire + share * most_fill, 1e-9)
         return np.asarray(sum(latency, self._nothing) + wire + fill)
+
+    def parts_us(self, values: Array) -> dict[str, float]:
+        """What the time of the first call consists of; only the longer wire counts."""
+        latency, _, inside, between, _ = self._parts(values)
+        parts = {
+            name: float(time[0])
+            for term, time in zip(self.terms[0].latencies, latency, strict=True)
+            for begin, name in _PART_NAMES.items()
+            if term.parameters[0].startswith(begin)
+        }
+        wire = "bytes inside nodes" if inside[0] >= between[0] else "bytes between nodes"
+        parts[wire] = max(float(inside[0]), float(between[0]))
+        fill = float(self.times_us(values)[0]) - sum(parts.values())
+        return parts | {"fill of the pipeline": max(0.0, fill)}
 
     def slopes(self, values: Array) -> Array:
         """Slopes of the times' logarithms: a row for each call, a column for each parameter."""

@@ -1,0 +1,76 @@
+"""Which simulator a cluster's name or file means: the event simulator, or NCCL's model.
+
+Some names mean both, a machine of NCCL's model and a cluster of the event simulator. The
+measurements decide then, unless an option is given that only the event simulator has.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from unisono.cli.simulation import load_simulator
+from unisono.errors import MisuseError
+
+NCCL = "nccl"
+
+
+def takes_nccls_model(
+    cluster: str, implementation: str, files: Sequence[Path], options: Mapping[str, object]
+) -> bool:
+    """Whether measurements are held against NCCL's model rather than the event simulator.
+
+    Args:
+        cluster: What --cluster says.
+        implementation: Whose measurements are meant.
+        files: The measurements.
+        options: Options of the event simulator alone, with their values; those that are given are
+            true.
+
+    Raises:
+        MisuseError: Measurements, cluster and options do not go together.
+    """
+    load_simulator()
+    from unisono.simulate import nccl
+    from unisono.simulate.files import read_table
+
+    is_machine, is_cluster = _meanings(cluster)
+    given = [name for name, value in options.items() if value]
+    logs = [str(file) for file in files if nccl.is_nccl_tests(read_table(file))]
+    if logs and not is_machine:
+        # This says which machines there are.
+        nccl.find_machine(cluster)
+    takes = is_machine and (
+        not is_cluster or bool(logs) or (implementation == NCCL and not given)
+    )  # fmt: skip
+    if takes and given:
+        why = f"{logs[0]} is nccl-tests' output" if logs else f"{cluster} is a machine of NCCL's"
+        raise MisuseError(
+            f"{why}, which NCCL's model takes; leave out {', '.join(given)}, which the event "
+            "simulator has alone"
+        )
+    return takes
+
+
+def refuse_options(other: str, options: Mapping[str, tuple[object, str]]) -> None:
+    """Refuses the options that another one cannot honour.
+
+    Args:
+        other: The other option, for the message.
+        options: By name, what is given, and why the other cannot honour it.
+
+    Raises:
+        MisuseError: One of them is given.
+    """
+    for name, (value, why) in options.items():
+        if value:
+            raise MisuseError(f"{name} cannot go with {other}: {why}; leave one of them out")
+
+
+def _meanings(cluster: str) -> tuple[bool, bool]:
+    """Whether it means a machine of NCCL's model, and whether a cluster of the event simulator."""
+    from unisono.simulate import builtin_clusters, nccl
+    from unisono.simulate.files import format_of, read
+
+    if Path(cluster).suffix in (".yaml", ".yml"):
+        is_machine = format_of(read(Path(cluster))) == 2
+        return is_machine, not is_machine
+    return cluster in nccl.machine_names(), cluster in builtin_clusters()
