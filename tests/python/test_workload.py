@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from python.chakra_nodes import node, trace
 from unisono import cli
 from unisono.errors import MisuseError
 from unisono.simulate import (
@@ -343,39 +344,9 @@ def test_our_records_are_workloads(tmp_path: Path) -> None:
         load_workload(tmp_path)
 
 
-def varint(value: int) -> bytes:
-    out = b""
-    while value > 127:
-        out += bytes([value & 127 | 128])
-        value >>= 7
-    return out + bytes([value])
-
-
-def field(number: int, value: int | bytes | str) -> bytes:
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    data = value.encode() if isinstance(value, str) else value
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def node(number: int, name: str, kind: int, deps: list[int], duration: int = 0,
-         **attributes: int | str | bool) -> bytes:  # fmt: skip
-    """A Chakra node, encoded by hand from the format's field numbers."""
-    out = field(1, number) + field(2, name) + field(3, kind)
-    if deps:
-        out += field(5, b"".join(varint(dep) for dep in deps))
-    out += field(7, duration)
-    for key, value in attributes.items():
-        where = 27 if isinstance(value, bool) else 9 if isinstance(value, int) else 29
-        out += field(10, field(1, key) + field(where, int(value) if where != 29 else value))
-    return out
-
-
 def write_chakra(folder: Path, nodes: list[bytes], ranks: int = 2) -> Path:
-    parts = [field(1, "0.0.4"), *nodes]
-    contents = b"".join(varint(len(part)) + part for part in parts)
     for rank in range(ranks):
-        (folder / f"step.{rank}.et").write_bytes(contents)
+        (folder / f"step.{rank}.et").write_bytes(trace(nodes))
     return folder
 
 
@@ -401,9 +372,9 @@ def test_chakra_traces_run_in_the_order_of_their_dependencies(tmp_path: Path) ->
 
 def test_chakra_traces_may_be_json(tmp_path: Path) -> None:
     from google.protobuf import json_format
-    from unisono.simulate.chakra import read_trace
+    from unisono.simulate.chakra_trace import read_trace
 
-    nodes = read_trace(write_chakra(tmp_path, CHAKRA) / "step.0.et")
+    nodes = read_trace(write_chakra(tmp_path, CHAKRA) / "step.0.et").nodes
     for rank in range(2):
         (tmp_path / f"step.{rank}.et").unlink()
         text = '{"version": "0.0.4"}' + "".join(map(json_format.MessageToJson, nodes))
@@ -422,6 +393,9 @@ def test_chakra_traces_may_be_json(tmp_path: Path) -> None:
         ([node(1, "a", 7, [], comm_type=12, comm_size=1)], "comm_type 12; it is 0 to 9"),
         ([node(1, "a", 7, [], comm_type=0, comm_size=1, pg_name="9")], "group '9'; there are"),
         ([node(1, "a", 4, []), node(1, "b", 4, [])], "two nodes have one number"),
+        ([], "step.0.et: a Chakra trace without a node, only metadata"),
+        ([node(1, "init", 1, [])], "no node of its traces computes or communicates"),
+        ([node(1, "a", 7, [], comm_type=0, is_cpu_op=True)], r"node 1 \(a\) has no comm_size"),
     ],
 )
 def test_chakra_traces_that_are_wrong_are_refused(

@@ -23,6 +23,7 @@ _MAX_NODES = 50_000
 # YAML reads 1:1:1:... as a number to the base of 60, which takes long. Dates count as numbers.
 _MAX_NUMBER_CHARACTERS = 64
 _TEXT = "tag:yaml.org,2002:str"
+_JSON = re.compile(rb'\s*(?:\{\s*["}]|\[\s*[\[\]{"])')
 _FORMAT = re.compile(r"^format:[ \t]*(\d{1,4})\s*(?:#.*)?$", re.MULTILINE)
 
 
@@ -56,6 +57,11 @@ def parse(schema: type[Document], text: str, where: str) -> Document:
             f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:5]
         ]
         raise MisuseError(f"{where}: {'; '.join(faults)}") from None
+
+
+def starts_json(contents: bytes) -> bool:
+    """Whether they begin as JSON's objects and lists do; protobuf can have the same first byte."""
+    return _JSON.match(contents) is not None
 
 
 def format_of(text: str) -> int:

@@ -14,7 +14,7 @@ import io
 import json
 import pickle
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,12 @@ from unisono.errors import MisuseError
 from unisono.files import read_bounded
 from unisono.records.flight_recorder import ELEMENT_BYTES
 from unisono.simulate.replay import Recorded, replay
+from unisono.simulate.trace_ranks import by_rank, rank_of_name
 from unisono.simulate.workload import Call, Task, Workload
 
 _MAX_BYTES = 1 << 30
 # A pickle grows as text: it writes the names in stacks once and refers to them often.
 _MAX_GROWTH = 64
-_RANK = re.compile(r"(\d+)(?:\.[A-Za-z]+)?$")
 _MESSAGE = re.compile(r"(send|recv) (\d+)(?:->|<-)(\d+)")
 
 _BATCH = "coalesced"
@@ -103,24 +103,25 @@ def _unpickled(contents: bytes) -> Any:
 def load_flight_recorder(paths: Iterable[Path], name: str = "flight_recorder") -> Workload:
     """The workload that the dumps of all ranks recorded, one file a rank.
 
-    A file's name ends in its rank, as PyTorch names them. Groups are joined by name and ranks: the
-    same number means different groups on different ranks. Compute is the time between calls.
+    A dump may have its rank as `rank`; PyTorch's own have it in the file's name. Groups are joined
+    by name and ranks: the same number means different groups on different ranks. Compute is the
+    time between calls.
 
     Raises:
         MisuseError: A dump is missing or wrong, holds no durations, or ends early.
     """
-    dumps: dict[int, dict[str, Any]] = {}
+    return _Reader(by_rank("dumps", _with_ranks(paths)), name).workload()
+
+
+def _with_ranks(paths: Iterable[Path]) -> Iterator[tuple[Path, int, dict[str, Any]]]:
     for path in paths:
-        found = _RANK.search(path.name)
-        if found is None:
-            raise MisuseError(f"{path}: a dump's name ends in its rank, as in nccl_trace_rank_0")
-        dumps[int(found[1])] = read_dump(path)
-    if not dumps:
-        raise MisuseError("there are no dumps")
-    missing = sorted(set(range(max(dumps) + 1)) - set(dumps))
-    if missing:
-        raise MisuseError(f"there are no dumps of ranks {', '.join(map(str, missing[:10]))}")
-    return _Reader(dumps, name).workload()
+        dump = read_dump(path)
+        rank = dump.get("rank")
+        if rank is None:
+            rank = rank_of_name(path, "nccl_trace_rank_0")
+        if not isinstance(rank, int) or isinstance(rank, bool) or rank < 0:
+            raise MisuseError(f"{path}: its rank is {rank!r}; it is a number from 0 on")
+        yield path, rank, dump
 
 
 def _in_their_batch(entries: list[Any]) -> list[tuple[int, Any]]:

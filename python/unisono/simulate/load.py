@@ -6,6 +6,7 @@ from pathlib import Path
 from unisono.errors import MisuseError
 from unisono.extras import missing_extra
 from unisono.files import read_start, read_text
+from unisono.simulate.files import starts_json
 from unisono.simulate.flight_recorder import load_flight_recorder
 from unisono.simulate.records import load_records
 from unisono.simulate.workload import Workload
@@ -26,18 +27,32 @@ def load_workload(path: str | Path) -> Workload:
     """
     path = Path(path)
     if not path.is_dir():
+        if path.name.endswith(_CHAKRA):
+            raise MisuseError(
+                f"{path} is one rank's trace; give the folder that holds those of all ranks alone"
+            )
         return load_workload_file(path)
     files = sorted(one for one in path.iterdir() if one.is_file() and one.name != "groups.json")
     if not files:
         raise MisuseError(f"{path} is a folder without files")
     name = path.resolve().name
+    workload = _of_traces(path, files, name)
+    if not any(one.tasks for one in workload.lists):
+        raise MisuseError(f"{path} holds no call, message or compute; there is nothing to simulate")
+    return workload
+
+
+def _of_traces(path: Path, files: list[Path], name: str) -> Workload:
+    """What a folder holds, by the first file of it."""
     if files[0].name.endswith(_CHAKRA):
         return _chakra(path, files, name)
     begin = read_start(files[0], 4096)
     if b"unisono-record" in begin:
         return load_records(files, name)
-    # A dump is one object, or a pickle; Chakra's JSON begins with an object of its metadata.
-    if begin[:1] == b"{" and b"entries" not in begin and b"pg_config" not in begin:
+    # A dump is one object, or a pickle; Chakra's JSON begins with an object of its metadata, and a
+    # Kineto trace with one of its own or a list.
+    is_dump = b"entries" in begin or b"pg_config" in begin
+    if begin[:2] == b"\x1f\x8b" or (starts_json(begin) and not is_dump):
         return _chakra(path, files, name)
     return load_flight_recorder(files, name)
 
