@@ -121,6 +121,9 @@ def test_measurements_of_nccl_are_held_against_nccls_model(
     code, said = run(capsys, *base, *NCCL, "--against", str(PUBLIC), "--model", "loggops")
     assert code == 0
     assert "The event simulator's loggops on dgx_a100" in said
+    code, said = run(capsys, *base, "--against", str(log), "--html", str(tmp_path / "a.html"))
+    assert code == 2
+    assert "--html cannot go with --against and NCCL's model: only the event simulator" in said
     code, said = run(capsys, *base, "--against", str(log), "--model", "flows")
     assert code == 2
     assert "is nccl-tests' output, which NCCL's model takes; leave out --model" in said
@@ -154,6 +157,12 @@ def test_measurements_leave_nothing_to_choose(capsys: pytest.CaptureFixture[str]
         code, said = run(capsys, "simulate", *NCCL, "--against", str(PUBLIC), *words)
         assert code == 2
         assert f"{words[0]} cannot go with --against: " in said
+
+
+def test_others_have_measurements_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = run(capsys, "simulate", "all_reduce", "--implementation", "openmpi")
+    assert code == 2
+    assert "--implementation openmpi says whose measurements --against takes" in said
 
 
 def bench_json(path: Path, implementation: str) -> Path:

@@ -11,6 +11,30 @@ from unisono.cli.simulation import load_simulator
 from unisono.errors import MisuseError
 
 NCCL = "nccl"
+_NO_MESSAGES = "NCCL's model is a formula, without messages to show"
+# Options of `unisono simulate` that others cannot honour, by parameter, and why.
+NOT_OF_NCCL = {
+    "workload": "a workload's calls run on plans of this library",
+    "channels": "NCCL's model takes as many as NCCL finds and fills",
+    "model": "NCCL's model is a formula, without a network that is shared",
+    "timeline": _NO_MESSAGES,
+    "use": _NO_MESSAGES,
+    "noise": "the interval says how far off a time may be",
+    "goal": "NCCL's model is a formula, without a schedule to write",
+    "loggops": "it has the costs of a GOAL file",
+    "skip": "it leaves out measurements of --against",
+    "sources": "it lists the numbers of the event simulator's clusters",
+}
+_SAID = "the measurements say what ran"
+_ONE = "it is of one simulation, and every measurement is one"
+NOT_WITH_MEASUREMENTS = {
+    "algorithm": _SAID, "protocol": _SAID, "channels": _SAID, "size": _SAID, "nodes": _SAID,
+    "explain": _ONE, "timeline": _ONE, "use": _ONE, "goal": _ONE,
+    "noise": "measurements have their own", "workload": "it is simulated without measurements",
+}  # fmt: skip
+NOT_OF_NCCLS_ERRORS = {
+    "html": "only the event simulator has a page of errors, which --model asks for"
+}
 
 
 def takes_nccls_model(
@@ -50,19 +74,20 @@ def takes_nccls_model(
     return takes
 
 
-def refuse_options(other: str, options: Mapping[str, tuple[object, str]]) -> None:
+def refuse_options(other: str, reasons: Mapping[str, str], given: Mapping[str, object]) -> None:
     """Refuses the options that another one cannot honour.
 
     Args:
         other: The other option, for the message.
-        options: By name, what is given, and why the other cannot honour it.
+        reasons: Why it cannot honour an option, by the option's parameter.
+        given: The values of all parameters.
 
     Raises:
         MisuseError: One of them is given.
     """
-    for name, (value, why) in options.items():
-        if value:
-            raise MisuseError(f"{name} cannot go with {other}: {why}; leave one of them out")
+    for name, why in reasons.items():
+        if given[name]:
+            raise MisuseError(f"--{name} cannot go with {other}: {why}; leave one of them out")
 
 
 def _meanings(cluster: str) -> tuple[bool, bool]:

@@ -10,7 +10,14 @@ from unisono import _unisono as native
 from unisono import plans
 from unisono.bench.peers import OURS
 from unisono.cli import simulate_options as options
-from unisono.cli.models import NCCL, refuse_options, takes_nccls_model
+from unisono.cli.models import (
+    NCCL,
+    NOT_OF_NCCL,
+    NOT_OF_NCCLS_ERRORS,
+    NOT_WITH_MEASUREMENTS,
+    refuse_options,
+    takes_nccls_model,
+)
 from unisono.cli.nccl import check_nccl, simulate_nccl
 from unisono.cli.output import (
     DEFAULT_RANKS,
@@ -76,41 +83,29 @@ def simulate(
 
     The plans are those that the library runs.
     """
+    given = dict(locals())
     simulator = load_simulator()
     if clusters:
         _print_clusters(simulator.builtin_clusters(), json)
         return
     if implementation == NCCL and not against:
-        refuse_options("--implementation nccl", {
-            "--workload": (workload, "a workload's calls run on plans of this library"),
-            "--channels": (channels, "NCCL's model takes as many as NCCL finds and fills"),
-            "--model": (model, "NCCL's model is a formula, without a network that is shared"),
-            "--timeline": (timeline, "NCCL's model is a formula, without messages to show"),
-            "--noise": (noise, "the interval says how far off a time may be"),
-            "--use": (use, "NCCL's model is a formula, without messages on links"),
-            "--goal": (goal, "NCCL's model is a formula, without a schedule to write"),
-            "--loggops": (loggops, "it has the costs of a GOAL file"),
-            "--skip": (skip, "it leaves out measurements of --against"),
-            "--sources": (sources, "it lists the numbers of the event simulator's clusters"),
-        })  # fmt: skip
+        refuse_options("--implementation nccl", NOT_OF_NCCL, given)
         simulate_nccl(
             collective, cluster, ranks, nodes, split_names(size or ["1MiB"]), html, json,
             algorithms=split_names(algorithm or []), protocols=split_names(protocol or []),
             explain=explain,
         )  # fmt: skip
         return
+    if implementation not in (OURS, NCCL) and not against:
+        raise MisuseError(
+            f"--implementation {implementation} says whose measurements --against takes; without "
+            f"--against there are {OURS} and {NCCL}"
+        )
     if against:
-        said = "the measurements say what ran"
-        one = "it is of one simulation, and every measurement is one"
-        refuse_options("--against", {
-            "--algorithm": (algorithm, said), "--protocol": (protocol, said),
-            "--channels": (channels, said), "--size": (size, said), "--nodes": (nodes, said),
-            "--explain": (explain, one), "--timeline": (timeline, one), "--use": (use, one),
-            "--goal": (goal, one), "--noise": (noise, "measurements have their own"),
-            "--workload": (workload, "it is simulated without measurements"),
-        })  # fmt: skip
-    only_events = {"--model": model, "--skip": skip, "--html": html}
+        refuse_options("--against", NOT_WITH_MEASUREMENTS, given)
+    only_events = {"--model": model, "--skip": skip}
     if against and takes_nccls_model(cluster, implementation, against, only_events):
+        refuse_options("--against and NCCL's model", NOT_OF_NCCLS_ERRORS, given)
         check_nccl(cluster, against, collective, json)
         return
     model = model or "loggops"

@@ -1,7 +1,8 @@
 """Chakra execution traces (MLCommons) as workloads: one file a rank.
 
-Chakra's own feeder (src/feeder/et_feeder.cpp) issues a node once its data dependencies have ended,
-and never looks at control dependencies, so these may name callers that the converter has removed.
+Chakra's own feeder (et_feeder.cpp of mlcommons/chakra) issues a node once its data dependencies
+have ended, and never looks at control dependencies. So these may name callers that the converter
+has removed.
 """
 
 import heapq

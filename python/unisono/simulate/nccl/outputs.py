@@ -3,7 +3,7 @@
 Tables come out of launchers and containers, so anything may stand before a row: time stamps, ranks,
 names of services, colours. A row is known by its own columns, wherever they begin.
 
-nccl-tests writes JSON with `-J FILE` (src/util.cu of 2.18), rccl-tests with `-Z json -x FILE`.
+nccl-tests writes JSON with `-J FILE` (its util.cu of 2.18), rccl-tests with `-Z json -x FILE`.
 """
 
 import json
