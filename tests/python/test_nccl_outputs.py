@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from unisono.errors import MisuseError
 
 pytest.importorskip("pydantic")
@@ -167,11 +171,39 @@ def test_json_of_rccl_tests_is_read() -> None:
         ({"args": [], "results": []}, "it has no 'config'"),
         ({**nccl_json(), "args": ["a.out"]}, "no program is named"),
         ({**nccl_json(), "results": 5}, "not nccl-tests' or rccl-tests' JSON"),
+        ({"args": [], "results": [], "config": {"nthreads": 1, "ngpus": 1, "devices": []}}, "JSON"),
+        (nccl_json(ngpus=1 << 40), "ngpus comes to 1099511627776 ranks; at most 1048576"),
+        (nccl_json(ngpus=1 << 20), "devices comes to 2097152 ranks"),
+        (rccl_json(ranks=1 << 40), "ranks comes to 1099511627776 ranks"),
+        ([{**rccl_json()[0], "size": float("inf")}], "not nccl-tests' or rccl-tests' JSON"),
+        ([{**rccl_json(ranks=8)[0], "time": float("inf")}], "x has no row of nccl-tests"),
     ],
 )
 def test_json_that_is_wrong_is_refused(document: Any, match: str) -> None:
     with pytest.raises(MisuseError, match=match):
         read(json.dumps(document))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data())
+def test_no_text_crashes_the_reader(data: st.DataObject) -> None:
+    right = data.draw(st.sampled_from(
+        [table(), json.dumps(nccl_json()), json.dumps(rccl_json(ranks=8, nodes=2))]
+    ))  # fmt: skip
+    junk = st.sampled_from(
+        ["9" * 5000, "-1", "1e999", "NaN", "null", "[]", "{}", '"', "\n", "# Rank 99999999999 on a",
+         "\x1b[3", "\u0661", " 8 8 float sum -1 1e999 1 ", "gather_perf", "Infinity", "[" * 5000]
+    )  # fmt: skip
+    text = right
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(text)))
+        word = data.draw(st.one_of(junk, st.text(max_size=4)))
+        text = text[:at] + word + text[at + data.draw(st.integers(0, 12)) :]
+    nccl.is_nccl_tests(text)
+    with contextlib.suppress(MisuseError):
+        for point in read(text):
+            assert point.call.ranks >= 2
+            assert 0 < point.time_us < math.inf
 
 
 def test_the_bench_of_this_library_is_not_nccl_tests(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def load_chakra(
         known_as = workload.communicators.setdefault(group, [])
         members = ranks or list(range(len(traces)))
         # A group of ranks without traces may be listed where no node is on it.
-        if members not in known_as and max(members) < len(traces):
+        if members not in known_as and 0 <= min(members) <= max(members) < len(traces):
             known_as.append(members)
     for group, ranks in (groups or {}).items():
         workload.communicators[group] = [list(ranks)]

@@ -28,6 +28,8 @@ _SPARE_BYTES = 16 << 20
 # Each node takes some 500 bytes, each dependency 24.
 _MAX_NODES = 1_000_000
 _MAX_DEPENDENCIES = 8_000_000
+# 100,000 ranks in ten groups each.
+_MAX_GROUPS_CHARACTERS = 8 << 20
 METADATA, COMPUTE, SEND, RECV, COLLECTIVE = 1, 4, 5, 6, 7
 # By which attribute a node of communication names its own rank.
 _OWN_END = {SEND: "comm_src", RECV: "comm_dst"}
@@ -180,7 +182,8 @@ def groups_of(nodes: Iterable[Any]) -> list[tuple[str, list[int]]]:
     That node has the text of a Python list, whose one text is JSON. One that is not so has none.
     """
     for node in nodes:
-        if node.type != METADATA or not node.inputs.values.startswith("["):
+        is_listed = node.type == METADATA and node.inputs.values.startswith("[")
+        if not is_listed or len(node.inputs.values) > _MAX_GROUPS_CHARACTERS:
             continue
         try:
             (text,) = ast.literal_eval(node.inputs.values)

@@ -7,6 +7,7 @@ nccl-tests writes JSON with `-J FILE` (its util.cu of 2.18), rccl-tests with `-Z
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -35,14 +36,16 @@ _PROGRAM = re.compile(
 )
 # From 2.17 on each run begins with this line.
 _STARTING = re.compile(r"# Collective test starting: (\S+)")
-_RANK = re.compile(r"#\s+Rank\s+(\d+)\s+.*?\bon\s+(\S+)")
+_RANK = re.compile(r"#\s+Rank\s+(\d{1,9})\s+.*?\bon\s+(\S+)")
 # Bytes, elements, type, operation, root, and the time out of place. A root has at most six digits:
 # tables of old versions have a time there, which has a point or seven digits.
 _ROW = re.compile(
-    r"(?<![\w.])(\d+)\s+(\d+)\s+([a-z]\w*)\s+(\w+)\s+(-1|\d{1,6})\s+"
-    r"(\d+(?:\.\d*)?(?:e[+-]?\d+)?)\s+[\d.]"
+    r"(?<![\w.])(\d{1,18})\s+(\d{1,18})\s+([a-z]\w*)\s+(\w+)\s+(-1|\d{1,6})\s+"
+    r"(\d{1,18}(?:\.\d*)?(?:e[+-]?\d{1,3})?)\s+[\d.]"
 )
 _COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+# More than any machine has; a wrong number in JSON shall not take memory.
+_MOST_RANKS = 1 << 20
 _IS_JSON = re.compile(r"\s*(?:\{|\[\s*\{)")
 
 
@@ -97,6 +100,8 @@ def parse_nccl_tests(
     rows = _rows_of_json if _IS_JSON.match(text) else _rows_of_table
     found = []
     for place, run, size, time_us in rows(text, where):
+        if size <= 0 or not 0 < time_us < math.inf:
+            continue
         if not run.program:
             raise MisuseError(
                 f"{place}: no program is named before the rows; give the command's line too, as: "
@@ -161,8 +166,7 @@ def _rows_of_table(text: str, where: str) -> Iterator[_Row]:
         if row is None:
             continue
         run.has_rows = True
-        if float(row[6]) > 0 and int(row[1]) > 0:
-            yield f"{where}:{number}", run, int(row[1]), float(row[6])
+        yield f"{where}:{number}", run, int(row[1]), float(row[6])
 
 
 def _rows_of_json(text: str, where: str) -> Iterator[_Row]:
@@ -173,7 +177,14 @@ def _rows_of_json(text: str, where: str) -> Iterator[_Row]:
         yield from parse(document, where)
     except MisuseError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+        RecursionError,
+    ) as error:
         what = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise MisuseError(f"{where} is not nccl-tests' or rccl-tests' JSON: {what}") from None
 
@@ -181,7 +192,8 @@ def _rows_of_json(text: str, where: str) -> Iterator[_Row]:
 def _rows_of_nccl(document: Any, where: str) -> Iterator[_Row]:
     """Its list of devices has the first one of each process alone."""
     config = document["config"]
-    each = int(config["nthreads"]) * int(config["ngpus"])
+    each = _bounded(int(config["nthreads"]) * int(config["ngpus"]), "ngpus")
+    _bounded(each * len(config["devices"]), "devices")
     run = _Run(*(_program(str(document["args"][0])) or ("", "")))
     for one in config["devices"]:
         first = int(one["rank"])
@@ -189,8 +201,7 @@ def _rows_of_nccl(document: Any, where: str) -> Iterator[_Row]:
     for number, row in enumerate(document["results"]):
         measured = row["out_of_place"]
         time_us = float(measured.get("time", 0)) if measured else 0.0
-        if time_us > 0 and int(row["size"]) > 0:
-            yield f"{where}: result {number}", run, int(row["size"]), time_us
+        yield f"{where}: result {number}", run, int(row["size"]), time_us
 
 
 def _rows_of_rccl(document: Any, where: str) -> Iterator[_Row]:
@@ -198,11 +209,17 @@ def _rows_of_rccl(document: Any, where: str) -> Iterator[_Row]:
     for number, row in enumerate(document):
         name = str(row["name"])
         run = _Run(name, _PROGRAMS.get(_rccl_program(name), ""))
-        count = int(row.get("ranks", 0)) * int(row.get("gpusPerRank", 1))
+        count = _bounded(int(row.get("ranks", 0)) * int(row.get("gpusPerRank", 1)), "ranks")
         nodes = int(row.get("nodes", 1))
         run.hosts = {rank: str(rank * nodes // count) for rank in range(count)}
-        if int(row["inPlace"]) == 0 and float(row["time"]) > 0 and int(row["size"]) > 0:
+        if int(row["inPlace"]) == 0:
             yield f"{where}: row {number}", run, int(row["size"]), float(row["time"])
+
+
+def _bounded(ranks: int, what: str) -> int:
+    if not 0 <= ranks <= _MOST_RANKS:
+        raise ValueError(f"{what} comes to {ranks} ranks; at most {_MOST_RANKS} are read")
+    return ranks
 
 
 def _rccl_program(name: str) -> str:
