@@ -28,7 +28,7 @@ def kinds(workload: Workload, rank: int = 0) -> list[tuple[str, str, float]]:
 
 
 def test_a_control_dependency_on_no_node_holds_nothing_up(tmp_path: Path) -> None:
-    # As chakra_converter leaves them, where it has removed the caller.
+    # chakra_converter leaves them where it has removed the caller.
     nodes = [node(2, "a", 4, [], 100, ctrl=[1]), node(3, "b", 4, [2], 200, ctrl=[1, 2])]
     workload = load_workload(write(tmp_path, trace(nodes)))
     assert simulate_workload(load_cluster("dgx_a100"), workload).time_us == pytest.approx(300)

@@ -118,7 +118,7 @@ def test_what_devices_do_not_say_options_do() -> None:
 
 
 def nccl_json(**config: int) -> dict[str, Any]:
-    """As `all_reduce_perf_mpi -J` writes it on two nodes, a process and 8 GPUs on each."""
+    """What `all_reduce_perf_mpi -J` writes on two nodes with a process and 8 GPUs on each."""
     devices = [
         {"rank": 8 * n, "group": 0, "pid": 1, "hostname": f"node{n}", "device": 0} for n in range(2)
     ]
@@ -144,7 +144,7 @@ def test_json_of_nccl_tests_is_read() -> None:
 
 
 def rccl_json(**more: int) -> list[dict[str, Any]]:
-    """As `all_reduce_perf -Z json -x` writes it."""
+    """What `all_reduce_perf -Z json -x` writes."""
     row = {"numCycle": 0, "name": "AllReduce", "size": MIB, "type": "float", "redop": "sum",
            "time": 82.1, "algBw": 12.7, "busBw": 24.7, "wrong": "0", **more}  # fmt: skip
     other = {**row, "name": "AlltoAll", "size": 2 * MIB}
@@ -172,9 +172,9 @@ def test_json_of_rccl_tests_is_read() -> None:
         ({**nccl_json(), "args": ["a.out"]}, "no program is named"),
         ({**nccl_json(), "results": 5}, "not nccl-tests' or rccl-tests' JSON"),
         ({"args": [], "results": [], "config": {"nthreads": 1, "ngpus": 1, "devices": []}}, "JSON"),
-        (nccl_json(ngpus=1 << 40), "ngpus comes to 1099511627776 ranks; at most 1048576"),
-        (nccl_json(ngpus=1 << 20), "devices comes to 2097152 ranks"),
-        (rccl_json(ranks=1 << 40), "ranks comes to 1099511627776 ranks"),
+        (nccl_json(ngpus=1 << 40), "ngpus make 1099511627776 ranks; at most 1048576"),
+        (nccl_json(ngpus=1 << 20), "devices make 2097152 ranks"),
+        (rccl_json(ranks=1 << 40), "ranks make 1099511627776 ranks"),
         ([{**rccl_json()[0], "size": float("inf")}], "not nccl-tests' or rccl-tests' JSON"),
         ([{**rccl_json(ranks=8)[0], "time": float("inf")}], "x has no row of nccl-tests"),
     ],

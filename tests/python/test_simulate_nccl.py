@@ -166,7 +166,7 @@ def test_others_have_measurements_alone(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def bench_json(path: Path, implementation: str) -> Path:
-    """As `unisono bench --json` writes it, of four GPUs."""
+    """A file that `unisono bench --json` could have written on four GPUs."""
     rows = [
         {
             "collective": "all_reduce", "bytes": 1 << bits, "type": "float32", "ranks": 4,

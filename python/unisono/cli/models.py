@@ -12,7 +12,7 @@ from unisono.errors import MisuseError
 
 NCCL = "nccl"
 _NO_MESSAGES = "NCCL's model is a formula, without messages to show"
-# Options of `unisono simulate` that others cannot honour, by parameter, and why.
+# Each table says why another option cannot honour an option of `unisono simulate`, by parameter.
 NOT_OF_NCCL = {
     "workload": "a workload's calls run on plans of this library",
     "channels": "NCCL's model takes as many as NCCL finds and fills",
@@ -60,7 +60,7 @@ def takes_nccls_model(
     given = [name for name, value in options.items() if value]
     logs = [str(file) for file in files if nccl.is_nccl_tests(read_table(file))]
     if logs and not is_machine:
-        # This says which machines there are.
+        # This raises an error that lists the machines.
         nccl.find_machine(cluster)
     takes = is_machine and (
         not is_cluster or bool(logs) or (implementation == NCCL and not given)

@@ -19,7 +19,7 @@ Size = Annotated[
 ]
 Algorithm = Annotated[
     list[str] | None,
-    typer.Option(help="Names, or all (the default)."),
+    typer.Option(help="Names, or all (the default). With NCCL's model NCCL chooses by default."),
 ]
 Protocol = Annotated[
     list[str] | None,

@@ -84,7 +84,7 @@ def _with_ranks(paths: Iterable[Path]) -> Iterator[tuple[Path, int, list[Any]]]:
 
 
 def _dependencies(node: Any, known: Container[int]) -> Iterator[int]:
-    """What a node waits for: a control dependency that the trace does not have holds nothing up."""
+    """The nodes that a node waits for: a missing control dependency holds nothing up."""
     yield from (other for other in node.ctrl_deps if other in known)
     yield from node.data_deps
 
@@ -135,8 +135,8 @@ def _in_order(rank: int, nodes: list[Any]) -> Iterable[Any]:
 def _task(workload: Workload, rank: int, node: Any, after: tuple[int, ...]) -> Task:
     attributes = attributes_of(node)
     is_host = bool(attributes.get("is_cpu_op", False))
-    # The host's call of a collective is a node of its type, too, which says nothing of it: the
-    # device's node does.
+    # The host's call of a collective is a node of the same type, but only the device's node has the
+    # attributes of the communication.
     is_call = is_host and not {"comm_type", "comm_size"} & attributes.keys()
 
     def needed(name: str) -> int:

@@ -28,10 +28,10 @@ _SPARE_BYTES = 16 << 20
 # Each node takes some 500 bytes, each dependency 24.
 _MAX_NODES = 1_000_000
 _MAX_DEPENDENCIES = 8_000_000
-# 100,000 ranks in ten groups each.
+# So many hold 100,000 ranks in ten groups each.
 _MAX_GROUPS_CHARACTERS = 8 << 20
 METADATA, COMPUTE, SEND, RECV, COLLECTIVE = 1, 4, 5, 6, 7
-# By which attribute a node of communication names its own rank.
+# A node of communication names its own rank by this attribute.
 _OWN_END = {SEND: "comm_src", RECV: "comm_dst"}
 _CONVERT = "link it with chakra_trace_link and convert the result with chakra_converter"
 
@@ -111,7 +111,7 @@ _Metadata, _Node = _messages()
 
 @dataclass(frozen=True)
 class Trace:
-    """One rank's.
+    """The trace of one rank.
 
     Attributes:
         rank: As its metadata or its messages state it; None: they do not.
@@ -123,7 +123,7 @@ class Trace:
 
 
 def read_trace(path: Path) -> Trace:
-    """One rank's trace.
+    """Reads the trace of one rank.
 
     Raises:
         MisuseError: It is no trace, has no node, or ends early; the message has the byte's offset.
@@ -149,7 +149,7 @@ def read_trace(path: Path) -> Trace:
 
 
 def _own_rank(path: Path, metadata: Any, nodes: list[Any]) -> int | None:
-    """What the contents say, if anything."""
+    """The rank that the contents state, if they state one."""
     stated: dict[int, str] = {}
     named = [("its metadata", attributes_of(metadata).get("rank"))]
     messages = (node for node in nodes if node.type in _OWN_END)
@@ -267,7 +267,7 @@ def _read_json(path: Path, contents: bytes) -> Iterable[Any]:
 
 
 def _refuse_other_trace(path: Path, first: Any) -> None:
-    """Says which trace it is, that Chakra's are made of."""
+    """Raises MisuseError for the host's or the device's trace, of which Chakra's is made."""
     if isinstance(first, list) or "traceEvents" in first:
         raise MisuseError(
             f"{path} is a Kineto trace (PyTorch's profiler), not Chakra's: with the host's trace, "

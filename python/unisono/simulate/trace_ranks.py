@@ -1,4 +1,4 @@
-"""Whose trace a file is: what all formats with one file a rank have in common."""
+"""The rank that a file belongs to, for all formats with one file a rank."""
 
 import re
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
 """The output of nccl-tests and rccl-tests: their tables, and the JSON of both.
 
-Tables come out of launchers and containers, so anything may stand before a row: time stamps, ranks,
-names of services, colours. A row is known by its own columns, wherever they begin.
+Launchers and containers put time stamps, ranks, names of services or colours before a table's rows.
+The reader therefore finds a row by its own columns, wherever they begin.
 
 nccl-tests writes JSON with `-J FILE` (its util.cu of 2.18), rccl-tests with `-Z json -x FILE`.
 """
@@ -18,14 +18,14 @@ from unisono.simulate.nccl.choice import Call
 from unisono.simulate.nccl.fit import Point
 from unisono.simulate.nccl.machine import MachineFile
 
-# The collectives that the model has, by the names of nccl-tests' programs.
+# The model has these collectives; nccl-tests' programs name them so.
 _PROGRAMS = {
     "all_reduce": "all_reduce", "all_gather": "all_gather", "reduce_scatter": "reduce_scatter",
     "alltoall": "all_to_all",
 }  # fmt: skip
 MODELLED = tuple(_PROGRAMS.values())
 _EXAMPLES = ", ".join(f"{name}_perf" for name in _PROGRAMS)
-# Programs of both whose calls the model does not have.
+# The model does not have the calls of these programs.
 _OTHERS = (
     "all_reduce_bias", "alltoallv", "broadcast", "gather", "hypercube", "reduce", "scatter",
     "sendrecv",
@@ -37,21 +37,21 @@ _PROGRAM = re.compile(
 # From 2.17 on each run begins with this line.
 _STARTING = re.compile(r"# Collective test starting: (\S+)")
 _RANK = re.compile(r"#\s+Rank\s+(\d{1,9})\s+.*?\bon\s+(\S+)")
-# Bytes, elements, type, operation, root, and the time out of place. A root has at most six digits:
-# tables of old versions have a time there, which has a point or seven digits.
+# A row has bytes, elements, type, operation, root, and the time out of place. A root has at most
+# six digits: tables of old versions have a time there, which has a point or seven digits.
 _ROW = re.compile(
     r"(?<![\w.])(\d{1,18})\s+(\d{1,18})\s+([a-z]\w*)\s+(\w+)\s+(-1|\d{1,6})\s+"
     r"(\d{1,18}(?:\.\d*)?(?:e[+-]?\d{1,3})?)\s+[\d.]"
 )
 _COLOUR = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
-# More than any machine has; a wrong number in JSON shall not take memory.
+# No machine has more ranks; a wrong number in JSON must not take memory.
 _MOST_RANKS = 1 << 20
 _IS_JSON = re.compile(r"\s*(?:\{|\[\s*\{)")
 
 
 @dataclass
 class _Run:
-    """What the lines before a row say of it.
+    """A run of a program, as the lines before its rows describe it.
 
     Attributes:
         program: As it is named; empty: none was named yet.
@@ -81,7 +81,7 @@ def is_nccl_tests(text: str) -> bool:
 def parse_nccl_tests(
     text: str, where: str, machine: MachineFile, ranks: int = 0, nodes: int = 0
 ) -> list[Point]:
-    """The times out of place; several runs may follow each other in a table.
+    """Reads the times out of place; several runs may follow each other in a table.
 
     Rows of programs that the model does not have, such as broadcast_perf, are left out.
 
@@ -190,7 +190,7 @@ def _rows_of_json(text: str, where: str) -> Iterator[_Row]:
 
 
 def _rows_of_nccl(document: Any, where: str) -> Iterator[_Row]:
-    """Its list of devices has the first one of each process alone."""
+    """Reads nccl-tests' JSON, whose list of devices has only the first one of each process."""
     config = document["config"]
     each = _bounded(int(config["nthreads"]) * int(config["ngpus"]), "ngpus")
     _bounded(each * len(config["devices"]), "devices")
@@ -205,7 +205,10 @@ def _rows_of_nccl(document: Any, where: str) -> Iterator[_Row]:
 
 
 def _rows_of_rccl(document: Any, where: str) -> Iterator[_Row]:
-    """Its ranks are processes, of several GPUs each; builds without MPI do not write them."""
+    """Reads rccl-tests' JSON, whose ranks are processes of several GPUs each.
+
+    Builds without MPI do not write how many there are.
+    """
     for number, row in enumerate(document):
         name = str(row["name"])
         run = _Run(name, _PROGRAMS.get(_rccl_program(name), ""))
@@ -218,7 +221,7 @@ def _rows_of_rccl(document: Any, where: str) -> Iterator[_Row]:
 
 def _bounded(ranks: int, what: str) -> int:
     if not 0 <= ranks <= _MOST_RANKS:
-        raise ValueError(f"{what} comes to {ranks} ranks; at most {_MOST_RANKS} are read")
+        raise ValueError(f"{what} make {ranks} ranks; at most {_MOST_RANKS} are read")
     return ranks
 
 
