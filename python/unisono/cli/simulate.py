@@ -88,25 +88,7 @@ def simulate(
     if clusters:
         _print_clusters(simulator.builtin_clusters(), json)
         return
-    if implementation == NCCL and not against:
-        refuse_options("--implementation nccl", NOT_OF_NCCL, given)
-        simulate_nccl(
-            collective, cluster, ranks, nodes, split_names(size or ["1MiB"]), html, json,
-            algorithms=split_names(algorithm or []), protocols=split_names(protocol or []),
-            explain=explain,
-        )  # fmt: skip
-        return
-    if implementation not in (OURS, NCCL) and not against:
-        raise MisuseError(
-            f"--implementation {implementation} says whose measurements --against takes; without "
-            f"--against there are {OURS} and {NCCL}"
-        )
-    if against:
-        refuse_options("--against", NOT_WITH_MEASUREMENTS, given)
-    only_events = {"--model": model, "--skip": skip}
-    if against and takes_nccls_model(cluster, implementation, against, only_events):
-        refuse_options("--against and NCCL's model", NOT_OF_NCCLS_ERRORS, given)
-        check_nccl(cluster, against, collective, json)
+    if _is_answered_by_nccls_model(given):
         return
     model = model or "loggops"
     chosen = simulator.load_cluster(cluster)
@@ -156,6 +138,41 @@ def simulate(
     if use:
         print_text("")
         print_use(results[0].links)
+
+
+def _is_answered_by_nccls_model(given: dict[str, Any]) -> bool:
+    """Whether NCCL's model was meant and has answered.
+
+    Args:
+        given: The values of all parameters of `simulate`.
+
+    Raises:
+        MisuseError: Options do not go together.
+    """
+    implementation, against, json = given["implementation"], given["against"], given["json"]
+    cluster, collective = given["cluster"], given["collective"]
+    if against:
+        refuse_options("--against", NOT_WITH_MEASUREMENTS, given)
+        only_events = {"--model": given["model"], "--skip": given["skip"]}
+        if not takes_nccls_model(cluster, implementation, against, only_events):
+            return False
+        refuse_options("--against and NCCL's model", NOT_OF_NCCLS_ERRORS, given)
+        check_nccl(cluster, against, collective, json)
+        return True
+    if implementation not in (OURS, NCCL):
+        raise MisuseError(
+            f"--implementation {implementation} says whose measurements --against takes; without "
+            f"--against there are {OURS} and {NCCL}"
+        )
+    if implementation == NCCL:
+        refuse_options("--implementation nccl", NOT_OF_NCCL, given)
+        simulate_nccl(
+            collective, cluster, given["ranks"], given["nodes"],
+            split_names(given["size"] or ["1MiB"]), given["html"], json,
+            algorithms=split_names(given["algorithm"] or []),
+            protocols=split_names(given["protocol"] or []), explain=given["explain"],
+        )  # fmt: skip
+    return bool(implementation == NCCL)
 
 
 def _jobs(
