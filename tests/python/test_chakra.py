@@ -109,7 +109,7 @@ HOST = {"schema": "1.1.1-chakra.0.0.4", "pid": 1, "nodes": [{"id": 1, "name": "a
         (json.dumps(KINETO).encode(), "is a Kineto trace .* chakra_converter"),
         (json.dumps(KINETO, indent=2).encode(), "is a Kineto trace"),
         (json.dumps(KINETO["traceEvents"]).encode(), "is a Kineto trace"),
-        (gzip.compress(json.dumps(KINETO).encode()), "is a Kineto trace"),
+        (gzip.compress(json.dumps(KINETO).encode(), mtime=0), "is a Kineto trace"),
         (json.dumps(HOST).encode(), "is a host trace .* chakra_trace_link"),
         (b'{"version": "0.0.4"}', "a Chakra trace without a node, only metadata"),
         (b"", "a Chakra trace without a node; there is nothing"),
