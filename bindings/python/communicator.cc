@@ -22,7 +22,7 @@ namespace nb = nanobind;
 namespace unisono::python {
 namespace {
 
-// What Python holds. The last of a job may wait for other ranks, and they for the GIL.
+// Python holds these. The last one of a job may wait for other ranks, and they for the GIL.
 class HeldCommunicator : public Communicator {
  public:
   HeldCommunicator(Communicator of) : Communicator(std::move(of)) {}

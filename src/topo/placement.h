@@ -49,7 +49,7 @@ class Placement {
   int ranks_per_node() const { return ranks_per_node_; }
   // Empty where nothing is known.
   const Levels& levels() const;
-  // Of a message between ranks of different nodes (Levels).
+  // How many levels a message between ranks of different nodes leaves, as Levels counts them.
   int levels_left(int a, int b) const { return levels().left_between(node_of(a), node_of(b)); }
 
  private:

@@ -1,4 +1,4 @@
-"""Chakra traces, encoded by hand from the format's field numbers."""
+"""Encodes Chakra traces for tests, from the format's field numbers."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def simulate_nccl(
             [(name, f"{us:.1f}", f"{us / fastest.time_us:.0%}") for name, us in parts.items()],
             right=("us", "of the time"),
         )
-    # Of all algorithms, most cannot run any one call.
+    # Most algorithms cannot run a given call: where all are asked for, that is no news.
     for sentence in [] if every else refused:
         print_text(sentence)
     for note in notes_of(found, predictions):

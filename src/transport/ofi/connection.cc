@@ -212,10 +212,10 @@ void OfiConnection::fence(std::unique_lock<std::mutex>& lock, std::uint64_t memo
     hub_->tell(*end_, MessageType::stop, {});
     hub_->push(*end_);
   }
-  // Of an end after one that gave up, so that many stuck peers take hardly longer than one: until
-  // then, what this end writes could move, too.
+  // An end that comes after one that gave up waits less, so that many stuck peers take hardly
+  // longer than one: until then, its writes could move, too.
   const bool is_next = now_ns() - hub_->gave_up_ns() < most_idle_ns;
-  // What has come, and what has left: one write may follow another at once.
+  // Arrivals and departures both count: one write may follow another at once.
   const auto count_moves = [&] {
     return end_->inbox.in_order() + end_->outbox.sequence() - under_way();
   };

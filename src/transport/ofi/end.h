@@ -40,7 +40,7 @@ struct End {
   std::atomic<std::uint64_t>* signals() const {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(signals_memory.data());
   }
-  // Of its region with the ring behind it.
+  // Its region needs so many with the ring that lies behind it.
   static std::size_t memory_bytes(const Geometry& geometry) {
     return Ring::offset(geometry.region_bytes) + Ring::bytes;
   }

@@ -25,7 +25,7 @@ constexpr std::size_t most_name_bytes = 128;
 // For what comes between two looks, where a provider lets the program say how much that is.
 constexpr std::size_t most_completions = 8192;
 constexpr std::size_t least_completions = 128;
-// Of completions that nobody waits for when an endpoint is closed.
+// A closing endpoint reads completions so often that no one waits for.
 constexpr int most_last_reads = 1024;
 // A key that is taken is drawn again.
 constexpr int most_draws = 16;
@@ -62,7 +62,7 @@ Endpoint::~Endpoint() {
     else if (count <= 0)
       break;
   }
-  // What is bound to an endpoint keeps it open; elsewhere its receives still name this memory.
+  // Bound memory keeps its endpoint open; elsewhere the receives still name this memory.
   if (info_ && has_mode(FI_MR_ENDPOINT)) kept_.clear();
 }
 
@@ -158,7 +158,7 @@ Status Endpoint::make_objects() {
   return {};
 }
 
-// As large as it may be, with a descriptor to sleep on if the provider has one.
+// The queue is as large as it may be, with a descriptor to sleep on if the provider has one.
 Status Endpoint::make_completions() {
   int code = 0;
   for (std::size_t size = most_completions; size >= least_completions; size /= 2)

@@ -39,7 +39,7 @@ struct RegisteredMemory {
   std::uint64_t key = 0;
   std::uint64_t address = 0;  // of its first byte, as a writer names it
 
-  // As its owner names it; where there is no registration, null.
+  // Its owner names it by this; where there is no registration, it is null.
   void* descriptor() const { return registration ? fi_mr_desc(registration.get()) : nullptr; }
 };
 
@@ -99,7 +99,7 @@ class Endpoint {
   bool tells_apart(std::size_t bytes) const { return is_ordered_ && bytes > most_injected_bytes_; }
   // It completes when its source is free again, which may be before it has arrived.
   Result<Posted> write(const Write& write, void* context);
-  // As write(), with an immediate and without a completion. libfabric 1.17 ends the process where a
+  // It writes with an immediate and without a completion. libfabric 1.17 ends the process where a
   // connection breaks while one waits to be sent, so it is for those who wait for an answer to
   // each. Only of bytes that the provider injects, on an ordered endpoint: the source is free
   // again.

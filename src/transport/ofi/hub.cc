@@ -185,7 +185,7 @@ bool Hub::is_finished(End& end) {
     tell(end, MessageType::bye, {.sequence = end.outbox.sequence()});
   }
   push(end);
-  // What the peer has begun to write may arrive after its message.
+  // Writes that the peer has begun may arrive after its message.
   const bool has_all = end.has_arrived() || !end.inbox.is_whole();
   return end.may_be_forgotten && has_all && end.messages.empty() && !end.owed;
 }

@@ -70,7 +70,7 @@ bool Hub::push_owed(End& end) {
   return true;
 }
 
-// What is too long to be copied is written from where it is, which the provider may have to know.
+// A source that is too long to be copied is written in place, and the provider may have to know it.
 Status Hub::lend_source(End& end, Outbox::Next& next) {
   if (!endpoint_->needs_descriptors() || next.write.bytes <= most_message_bytes) return {};
   const Outbox::Source source = end.outbox.source();
@@ -81,7 +81,7 @@ Status Hub::lend_source(End& end, Outbox::Next& next) {
   return {};
 }
 
-// Of a put's bytes.
+// Posts a write of a put's bytes.
 Posted Hub::post(End& end, Write write, Operation& operation) {
   if (endpoint_->needs_descriptors() && write.bytes <= most_message_bytes) {
     std::memcpy(operation.bytes.data(), write.source, write.bytes);

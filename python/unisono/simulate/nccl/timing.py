@@ -52,7 +52,7 @@ _POINT_TO_POINT_GB_S = 24.0
 _WIRE = {"ll128": 128 / 120, "simple": 1.0}
 
 
-# What a latency is, by the beginning of its first parameter's name.
+# The beginning of its first parameter's name says what a latency is.
 _PART_NAMES = {
     "launch.": "launch", "hop.": "hops inside nodes", "network_hop.": "hops between nodes",
     "peer.inside": "peers inside nodes", "peer.between": "peers on other nodes",
