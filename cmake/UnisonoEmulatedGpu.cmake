@@ -58,7 +58,8 @@ unisono_test_emulated(gpu_emulated_devices 4 16
 # behind.
 unisono_test_emulated(gpu_emulated_processes 4 16 "Ranks/GpuProcesses.*" "Ranks/GpuHosts.*" "GpuNvml.*"
   "Ranks/GpuMixedHosts.*")
-unisono_test_emulated(gpu_emulated_rings 4 16 "Ranks/GpuRingHosts.*")
+unisono_test_emulated(gpu_emulated_rings 4 16 "Ranks/GpuRingHosts.*" "Ranks/GpuRingMessages.*"
+  "RingMessages.*")
 
 # NCCL's interface on devices: of one process, and of processes on several hosts, which are forked
 # before any device is opened.

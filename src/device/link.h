@@ -32,6 +32,8 @@ struct Link {
   std::uint64_t out_bytes;
   std::int32_t peer;
   std::int32_t channel;
+
+  constexpr bool is_ring() const { return out_bytes != 0; }
 };
 
 struct LinkCounters {
@@ -39,6 +41,9 @@ struct LinkCounters {
   std::uint64_t received;  // messages taken
   std::uint64_t posted;    // times that this end has said where messages go
   std::uint64_t heeded;    // times that the peer has, as far as they were taken
+  // Of a ring link: how many messages of ours the peer has given back, as a kernel saw it last. To
+  // ask the host takes a round trip over PCIe.
+  std::uint64_t given_back;
 };
 
 // By the receiver, in the sender's memory. A post is a credit, too: the destinations may be

@@ -46,7 +46,7 @@ struct MessagesLaunch {
   Transfer transfers[most];
   std::int32_t rank;
   std::uint32_t slots;
-  std::uint32_t slot_bytes;
+  std::uint32_t slot_stride;
   std::uint64_t mailbox;
   std::uint64_t stopped;
   std::int64_t timeout_ns;

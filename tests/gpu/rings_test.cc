@@ -145,20 +145,20 @@ TEST_P(GpuRingHosts, GraphsReplayOnNewData) {
   }
 }
 
-// What goes through host memory though kernels could run collectives.
-TEST_P(GpuRingHosts, WhatIsStagedIsNotCaptured) {
+// What goes through host memory though kernels could carry it.
+TEST_P(GpuRingHosts, CallsWithoutSmsAreNotCaptured) {
   const auto all = run_forked(
       GetParam(),
       [](Communicator& communicator) -> std::string {
         const TestStream stream = stream_of(communicator);
         const auto memory = sys::cuda::Memory::allocate(stream.shared_device(), 64).value();
         void* const data = reinterpret_cast<void*>(memory.address());
+        const CallOptions without_sms{.stream = stream.handle(), .policy = Policy::zero_sm};
         Graph graph(stream, Graph::global);
-        const Status sent = communicator.send(data, 1, DataType::int32, 1 - communicator.rank() % 2,
-                                              {.stream = stream.handle()});
+        const Status sent =
+            communicator.send(data, 1, DataType::int32, 1 - communicator.rank() % 2, without_sms);
         const Status copied =
-            communicator.broadcast(data, data, 1, DataType::int32, 0,
-                                   {.stream = stream.handle(), .policy = Policy::zero_sm});
+            communicator.broadcast(data, data, 1, DataType::int32, 0, without_sms);
         graph.end();
         for (const Status* status : {&sent, &copied}) {
           const std::string said = status->ok() ? "captured" : status->error().describe();

@@ -126,9 +126,18 @@ Result<transport::Connection*> DeviceConnections::link(const Link& wanted) {
 }
 
 Result<std::optional<device::Link>> DeviceConnections::interpreter_link(const Link& wanted) {
-  if (!rings_ || !is_ring_peer_[static_cast<std::size_t>(wanted.peer)])
-    return Resources::interpreter_link(wanted);
-  return rings_->find(key_of(wanted), wanted.peer, wanted.channel);
+  if (!is_ring_peer(wanted.peer)) return Resources::interpreter_link(wanted);
+  UNISONO_ASSIGN(const transport::ring::Link* const link,
+                 rings_->find(key_of(wanted), wanted.peer, wanted.channel));
+  if (link == nullptr) return std::optional<device::Link>();
+  return std::optional(engine::gpu::link_of(*link, wanted.channel));
+}
+
+Result<sys::cuda::DeviceAddress> DeviceConnections::message_link(const Link& wanted) {
+  if (!is_ring_peer(wanted.peer)) return Resources::message_link(wanted);
+  UNISONO_ASSIGN(const transport::ring::Link* const link,
+                 rings_->find(key_of(wanted), wanted.peer, wanted.channel));
+  return link != nullptr ? engine::gpu::stored_link(*link) : sys::cuda::DeviceAddress{0};
 }
 
 Status DeviceConnections::progress() {

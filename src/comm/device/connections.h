@@ -68,6 +68,10 @@ class DeviceConnections : public engine::gpu::Resources, public StreamCalls {
   int most_sms() const { return most_sms_; }
   Result<transport::Connection*> link(const Link& wanted) override;
   Result<std::optional<device::Link>> interpreter_link(const Link& wanted) override;
+  Result<sys::cuda::DeviceAddress> message_link(const Link& wanted) override;
+  bool is_ring_peer(int peer) const override {
+    return rings_ && is_ring_peer_[static_cast<std::size_t>(peer)];
+  }
   Status progress() override;
   Result<sys::cuda::DeviceAddress> scratch(std::size_t bytes) override;
   void find_peer_mappings(const void* data, std::size_t bytes,

@@ -160,7 +160,8 @@ Status DevicePath::check(const CallView& call) const {
 
 Status DevicePath::prepare(std::span<const Message> messages, const CallOptions& options,
                            Task& task) {
-  UNISONO_TRY(connections_->check_stream(*options.stream, connections_->is_staged()));
+  const bool stages = is_staged(options);
+  UNISONO_TRY(connections_->check_stream(*options.stream, stages));
   std::uint64_t bytes = 0;
   for (const Message& message : messages) {
     const void* data = message.is_send ? message.send_data : message.recv_data;
@@ -171,7 +172,7 @@ Status DevicePath::prepare(std::span<const Message> messages, const CallOptions&
   }
   CallOptions call = options;
   settle(call);
-  if (connections_->is_staged()) {
+  if (stages) {
     UNISONO_TRY(staging_->prepare(messages, host_.messages(), task));
   } else if (call.policy == Policy::zero_sm) {
     UNISONO_ASSIGN(task.owned, engine::gpu::make_copied_messages(messages, rank_, *connections_));
@@ -179,7 +180,7 @@ Status DevicePath::prepare(std::span<const Message> messages, const CallOptions&
     UNISONO_ASSIGN(task.owned,
                    engine::gpu::make_messages(messages, rank_, ranks_, call, *connections_));
   }
-  if (!connections_->is_staged()) host_.messages().count_on_stream(messages, task);
+  if (!stages) host_.messages().count_on_stream(messages, task);
   task.execution = task.owned.get();
   task.in_order = true;
   task.entry.bytes = bytes;

@@ -182,9 +182,7 @@ Status DeviceConnections::settle(ControlGroup& group, const topo::Placement& pla
   }
   if (rings_)
     why_staged_ =
-        str("Kernels run collectives over ring links, and messages on CUDA streams are "
-            "staged through host memory: ",
-            because);
+        str("Kernels exchange messages over ring links, which a thread forwards: ", because);
   else
     why_staged_ =
         str("Calls on CUDA streams are staged through host memory",

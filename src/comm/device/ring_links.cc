@@ -19,8 +19,8 @@ Result<RingLinks::Entry> RingLinks::make_entry(const transport::ConnectionKey& k
   return Entry{.link = std::move(link), .transport = route->transport};
 }
 
-Result<std::optional<device::Link>> RingLinks::find(const transport::ConnectionKey& key, int peer,
-                                                    int channel) {
+Result<const transport::ring::Link*> RingLinks::find(const transport::ConnectionKey& key, int peer,
+                                                     int channel) {
   const Key name{peer, channel};
   auto found = entries_.find(name);
   if (found == entries_.end()) {
@@ -33,13 +33,14 @@ Result<std::optional<device::Link>> RingLinks::find(const transport::ConnectionK
   Entry& entry = found->second;
   if (!entry.is_ready) {
     UNISONO_ASSIGN(entry.is_ready, entry.link->ready());
-    if (!entry.is_ready) return std::optional<device::Link>();
+    if (!entry.is_ready) return nullptr;
+    UNISONO_TRY(engine::gpu::store_link(*device_, *entry.link, channel));
     if (!forwarder_) {
       UNISONO_ASSIGN(forwarder_, transport::ring::Forwarder::make(job_->sys_world()));
     }
     forwarder_->add(*entry.link, *entry.transport);
   }
-  return std::optional(engine::gpu::link_of(*entry.link, channel));
+  return entry.link.get();
 }
 
 Status RingLinks::progress() {

@@ -28,9 +28,9 @@ class RingLinks {
         world_ranks_(world_ranks),
         geometry_(geometry) {}
 
-  // The link to `peer` on `channel`, as kernels see it; nothing while it is being made.
-  Result<std::optional<device::Link>> find(const transport::ConnectionKey& key, int peer,
-                                           int channel);
+  // The link to `peer` on `channel`, which kernels may look up; nullptr while it is being made.
+  Result<const transport::ring::Link*> find(const transport::ConnectionKey& key, int peer,
+                                            int channel);
   // Advances links that are being made.
   Status progress();
   // A launch begins; into a graph, which may replay it at any time.

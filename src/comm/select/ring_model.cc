@@ -1,12 +1,19 @@
+#include <algorithm>
+#include <array>
+
 #include "comm/select/engine_model.h"
 
 namespace unisono::comm {
 namespace {
 
-// Only in proportion: a message goes through the host's memory at both ends and a thread that
-// polls, then over a network of 100 Gbit/s.
-constexpr double message_us = 30;
-constexpr double network_gb_per_s = 10;
+// Measured on 2 H200 set apart as two hosts, over TCP (bench/results/gpu_hosts_2.txt). Only in
+// proportion for other networks.
+constexpr double hop_us = 40;
+// The forwarder takes a message of each channel in turn, and one that comes back.
+constexpr double forwarded_us = 10;
+// A thread of the host copies each byte; a thread block waits for each slot.
+constexpr double forwarder_ns_per_byte = 0.24;
+constexpr double block_ns_per_byte = 0.12;
 
 // Kernels as inside a host, and the messages between nodes.
 class RingModel final : public EngineModel {
@@ -25,13 +32,20 @@ class RingModel final : public EngineModel {
   std::string note(const PlanToRun&) const override {
     return "Kernels run the plan; between hosts a thread forwards their messages";
   }
-  std::span<const int> channels() const override { return device_->channels(); }
+  // One forwarder serves all channels.
+  std::span<const int> channels() const override {
+    static constexpr std::array tried{1, 2, 4, 8};
+    return tried;
+  }
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                  const algorithm::Cost& cost, double block_bytes,
                  const CallOptions& options) const override {
     return device_->time_us(entry, request, cost, block_bytes, options) +
-           message_us * static_cast<double>(cost.steps_inter_node) +
-           1e-3 * cost.bytes_sent_inter_node / network_gb_per_s;
+           hop_us * static_cast<double>(cost.steps_inter_node) +
+           forwarded_us * request.channels *
+               static_cast<double>(std::max(cost.messages_inter_node, cost.steps_inter_node)) +
+           1e-3 * cost.bytes_sent_inter_node *
+               (forwarder_ns_per_byte + block_ns_per_byte / request.channels);
   }
   int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                     double block_bytes) const override {

@@ -238,7 +238,7 @@ __device__ void Worker<has_tokens, has_rings>::tell(const Step& step, int tile, 
   if (moved && (step.flags & gives_message) != 0) {
     if constexpr (has_rings)
       // Relaxed: the flag's release covers it.
-      if (threadIdx.x == send_thread && shared.send.out_bytes != 0)
+      if (threadIdx.x == send_thread && shared.send.is_ring())
         ptx::store_relaxed_sys(arrived_at(shared.send.out_bytes, launch.program.slots, sent),
                                slot_bytes(step, tile));
     // Release: the message's bytes, stored by all threads before the barrier, first.
@@ -269,12 +269,12 @@ __device__ bool Worker<has_tokens, has_rings>::run(const Step& step, int tile) {
     goes_on = wait_for_dependencies(step, tile);
   if (moves) {
     if (threadIdx.x == receive_thread && signals && (step.flags & takes_message) != 0)
-      goes_on = wait_for_arrival(watch, place(step, tile), shared.recv, launch.program.slots,
-                                 received, launch.tag);
+      goes_on = wait_for_arrival<has_rings>(watch, place(step, tile), shared.recv,
+                                            launch.program.slots, received, launch.tag);
     if (threadIdx.x == send_thread && (step.flags & gives_message) != 0 &&
         shared.out_addresses[step.out_address] == 0)
-      goes_on = wait_for_credit(watch, place(step, tile), shared.send, launch.program.slots, sent,
-                                given_back);
+      goes_on = wait_for_credit<has_rings>(watch, place(step, tile), shared.send,
+                                           launch.program.slots, sent, given_back);
   }
   if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
   if (moves) goes_on = move(step, tile);
@@ -338,10 +338,12 @@ __device__ __forceinline__ void interpret(const Launch& launch) {
       state->launches + 1,
       send != nullptr ? send->sent : 0,
       recv != nullptr ? recv->received : 0,
-      send != nullptr ? ptx::load_acquire_sys(at_address<std::uint64_t>(shared.send.out_given_back))
-                      : 0};
+      send != nullptr ? known_given_back(shared.send, *send) : 0};
   const bool complete = worker.agree() && run_all(worker);
   __syncthreads();
+  if constexpr (has_rings)
+    if (complete && threadIdx.x == send_thread && send != nullptr)
+      send->given_back = worker.given_back;
   if (!complete || threadIdx.x != 0) return;
   state->launches = worker.epoch;
   if (send != nullptr) send->sent = worker.sent;

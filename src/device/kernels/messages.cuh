@@ -24,7 +24,7 @@ struct Carrier {
   Watch watch;
   Place place;
   std::uint32_t slots;
-  std::uint32_t slot_bytes;
+  std::uint32_t slot_stride;
   bool sends;
   std::uint64_t number;      // messages on the link, before the next one
   std::uint64_t given_back;  // sends; known to thread 0 only
@@ -33,8 +33,9 @@ struct Carrier {
 
   __device__ Byte* slot(std::uint64_t base) const {
     const std::uint32_t index = static_cast<std::uint32_t>(number) & (slots - 1);
-    return at_address<Byte>(base + std::uint64_t{index} * slot_bytes);
+    return at_address<Byte>(base + std::uint64_t{index} * slot_stride);
   }
+  __device__ bool wait();
   // That the message `number` is there, or back.
   __device__ void signal() const {
     if (sends)
@@ -50,11 +51,18 @@ struct Carrier {
                                   std::int64_t first);
 };
 
+// By one thread: until the next message may be stored, or is there.
+__device__ bool Carrier::wait() {
+  if (link.is_ring())
+    return sends ? wait_for_credit<true>(watch, place, link, slots, number, given_back)
+                 : wait_for_arrival<true>(watch, place, link, slots, number, tag);
+  return sends ? wait_for_credit<false>(watch, place, link, slots, number, given_back)
+               : wait_for_arrival<false>(watch, place, link, slots, number, tag);
+}
+
 __device__ bool Carrier::carry(Byte* data, std::int64_t bytes) {
   bool goes_on = true;
-  if (threadIdx.x == 0)
-    goes_on = sends ? wait_for_credit(watch, place, link, slots, number, given_back)
-                    : wait_for_arrival(watch, place, link, slots, number, tag);
+  if (threadIdx.x == 0) goes_on = wait();
   if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
   Piece piece{};
   piece.bytes = bytes;
@@ -68,9 +76,15 @@ __device__ bool Carrier::carry(Byte* data, std::int64_t bytes) {
   move_simple(Arithmetic{}, piece);
   __syncthreads();
   ++number;
-  // Release: the bytes that all threads stored, or their reads of the slot, come first; the barrier
-  // makes it cover them.
-  if (threadIdx.x == 0) signal();
+  if (threadIdx.x == 0) {
+    // Relaxed: the signal's release covers it.
+    if (sends && link.is_ring())
+      ptx::store_relaxed_sys(arrived_at(link.out_bytes, slots, number - 1),
+                             static_cast<std::uint64_t>(bytes));
+    // Release: the bytes that all threads stored, or their reads of the slot, come first; the
+    // barrier makes it cover them.
+    signal();
+  }
   return true;
 }
 
@@ -108,7 +122,7 @@ __device__ bool Carrier::carry_zero_copy(const Transfer& transfer, std::uint64_t
       move_simple(Arithmetic{}, piece);
     }
   } else if (threadIdx.x == 0) {
-    goes_on = wait_for_arrival(watch, place, link, slots, number, tag);
+    goes_on = wait_for_arrival<false>(watch, place, link, slots, number, tag);
   }
   if (__syncthreads_or(goes_on ? 0 : 1) != 0) return false;
   ++number;
@@ -152,7 +166,7 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
                   {launch.timeout_ns, at_address<Mailbox>(launch.mailbox), stopped},
                   {launch.rank, static_cast<int>(blockIdx.x), 0, 0},
                   launch.slots,
-                  launch.slot_bytes,
+                  launch.slot_stride,
                   block.sends != 0,
                   0,
                   0,
@@ -161,8 +175,7 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
   if (counters != nullptr) {
     carrier.number = carrier.sends ? counters->sent : counters->received;
     carrier.posts = carrier.sends ? counters->heeded : counters->posted;
-    if (carrier.sends)
-      carrier.given_back = ptx::load_acquire_sys(at_address<std::uint64_t>(link.out_given_back));
+    if (carrier.sends) carrier.given_back = known_given_back(link, *counters);
   }
   for (int i = 0; i < block.transfers; ++i) {
     const Transfer transfer = launch.transfers[block.first_transfer + i];
@@ -195,6 +208,7 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
   if (threadIdx.x == 0 && counters != nullptr) {
     (block.sends != 0 ? counters->sent : counters->received) = carrier.number;
     (block.sends != 0 ? counters->heeded : counters->posted) = carrier.posts;
+    if (carrier.sends && link.is_ring()) counters->given_back = carrier.given_back;
   }
   stamp_end_of_block(launch.stamp, true);
 }

@@ -349,6 +349,11 @@ Result<std::optional<device::Link>> Resources::interpreter_link(const Link& want
   return std::optional(link_of(*connection, wanted.channel));
 }
 
+Result<sys::cuda::DeviceAddress> Resources::message_link(const Link& wanted) {
+  UNISONO_ASSIGN(const transport::Connection* const connection, link(wanted));
+  return connection != nullptr ? stored_link(*connection) : sys::cuda::DeviceAddress{0};
+}
+
 std::size_t output_bytes(const plan::Header& header, int rank, const Arguments& arguments) {
   std::int64_t elements = arguments.count * plan::output_blocks_of(header, rank);
   for (std::size_t i = 0; i < arguments.outputs.counts.size(); ++i)

@@ -201,6 +201,10 @@ class Resources {
   virtual Result<transport::Connection*> link(const Link& wanted) = 0;
   // The same as the interpreter sees it, which may be a ring link.
   virtual Result<std::optional<device::Link>> interpreter_link(const Link& wanted);
+  // Where it lies in device memory, for the kernels of messages; 0 while it is being made.
+  virtual Result<sys::cuda::DeviceAddress> message_link(const Link& wanted);
+  // Whether messages of kernels to that rank travel by ring links.
+  virtual bool is_ring_peer(int /*peer*/) const { return false; }
   // Advances connections that are being made.
   virtual Status progress() = 0;
   // Device memory of at least `bytes`, aligned to 256; the same may be returned to the next call.

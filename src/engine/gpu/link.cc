@@ -63,8 +63,15 @@ Status store_link(const sys::cuda::Device& device, const transport::Connection& 
   return device.upload(stored_link(connection), &link, sizeof link);
 }
 
+Status store_link(const sys::cuda::Device& device, const transport::ring::Link& link, int channel) {
+  static_assert(sizeof(device::Link) <= transport::ring::Link::stored_bytes);
+  const device::Link seen = link_of(link, channel);
+  return device.upload(stored_link(link), &seen, sizeof seen);
+}
+
 DeviceAddress stored_link(const transport::Connection& connection) {
   return connection.device_link()->region + nvlink::link_offset;
 }
+DeviceAddress stored_link(const transport::ring::Link& link) { return link.addresses().stored; }
 
 }  // namespace unisono::engine::gpu

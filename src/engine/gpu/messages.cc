@@ -19,17 +19,29 @@ using sys::cuda::DeviceAddress;
 
 // A part of a message that is worth a thread block of its own.
 constexpr std::uint64_t worthwhile_bytes = 32 << 10;
+// The same by ring links, and how many blocks keep the forwarder busy.
+constexpr std::uint64_t worthwhile_ring_bytes = 512 << 10;
+constexpr int most_ring_channels = 4;
 // Transfer::piece_lines can say no more.
 constexpr std::size_t most_piece_bytes = UINT16_MAX * device::ll128_line_bytes;
+
+// In pieces, over as many thread blocks.
+Cut cut_into(std::uint64_t bytes, int channels, const Options& options) {
+  const std::uint64_t share =
+      (bytes + static_cast<unsigned>(channels) - 1) / static_cast<unsigned>(channels);
+  constexpr std::uint64_t grain = device::ll128_line_bytes;
+  const std::size_t most_bytes = std::min(options.slot_bytes, most_piece_bytes);
+  return {channels, std::min(most_bytes, (share + grain - 1) / grain * grain), channels};
+}
 
 // The messages of one direction of one peer, in order.
 struct Way {
   int peer = 0;
   bool sends = false;
   std::vector<device::Transfer> transfers;
-  int blocks = 1;                             // the most that one of them uses
-  int warps = 0;                              // of those in LL128
-  std::vector<transport::Connection*> links;  // of the others, by channel
+  int blocks = 1;                    // the most that one of them uses
+  int warps = 0;                     // of those in LL128
+  std::vector<DeviceAddress> links;  // of the others, by channel; 0: being made
   transport::Connection* lines = nullptr;
 };
 
@@ -51,8 +63,12 @@ class Messages : public Execution {
 
  private:
   Result<bool> connect();
-  // Whether `link` is there; else it is being made.
-  Result<bool> connect(transport::Connection*& link, int peer, int channel, Protocol protocol);
+  // Whether the link is there; else it is being made.
+  Result<bool> connect_lines(Way& way);
+  Result<bool> connect(Way& way, std::size_t channel);
+  void wait_for(int peer, int channel) {
+    waiting_ = {.kind = Waiting::Kind::connection, .peer = peer, .channel = channel};
+  }
   void find_peer_mappings(LaunchScope& scope);
   Status copy_to_self(sys::cuda::StreamHandle* stream) const;
   bool fits_in_ll128() const;
@@ -77,7 +93,8 @@ Status Messages::add(std::span<const Message> messages, int ranks, const CallOpt
   for (const Message& message : messages) {
     const std::uint64_t bytes = bytes_of(message);
     if (message.peer == rank_ || bytes == 0) continue;
-    const Cut cut = cut_of(bytes, ranks, options, resources_.engine().options());
+    const auto cut_by = resources_.is_ring_peer(message.peer) ? ring_cut_of : cut_of;
+    const Cut cut = cut_by(bytes, ranks, options, resources_.engine().options());
     Way& way = ways[{message.peer, message.is_send}];
     way.peer = message.peer;
     way.sends = message.is_send;
@@ -111,34 +128,35 @@ Status Messages::add(std::span<const Message> messages, int ranks, const CallOpt
   return {};
 }
 
-Result<bool> Messages::connect(transport::Connection*& link, int peer, int channel,
-                               Protocol protocol) {
-  if (link != nullptr) return true;
-  const transport::Geometry geometry =
-      protocol == Protocol::simple
-          ? link_geometry(resources_.engine().options())
-          : transport::Geometry{
-                .region_bytes = transport::nvlink::slots_offset + device::ll128_messages_bytes,
-                .signals = transport::nvlink::signal_count,
-                .layout = device::ll128_messages_bytes};
-  UNISONO_ASSIGN(link, resources_.link({peer, channel, protocol, geometry}));
-  if (link == nullptr)
-    waiting_ = {.kind = Waiting::Kind::connection, .peer = peer, .channel = channel};
-  return link != nullptr;
+Result<bool> Messages::connect_lines(Way& way) {
+  if (way.warps == 0 || way.lines != nullptr) return true;
+  const transport::Geometry geometry{
+      .region_bytes = transport::nvlink::slots_offset + device::ll128_messages_bytes,
+      .signals = transport::nvlink::signal_count,
+      .layout = device::ll128_messages_bytes};
+  UNISONO_ASSIGN(way.lines,
+                 resources_.link({way.peer, ll128_messages_channel, Protocol::ll128, geometry}));
+  if (way.lines == nullptr) wait_for(way.peer, ll128_messages_channel);
+  return way.lines != nullptr;
+}
+
+Result<bool> Messages::connect(Way& way, std::size_t channel) {
+  DeviceAddress& link = way.links[channel];
+  if (link != 0) return true;
+  const int of_messages = first_message_channel + static_cast<int>(channel);
+  UNISONO_ASSIGN(link, resources_.message_link({way.peer, of_messages, Protocol::simple,
+                                                link_geometry(resources_.engine().options())}));
+  if (link == 0) wait_for(way.peer, of_messages);
+  return link != 0;
 }
 
 Result<bool> Messages::connect() {
   bool complete = true;
   for (Way& way : ways_) {
-    if (way.warps > 0) {
-      UNISONO_ASSIGN(const bool is_there,
-                     connect(way.lines, way.peer, ll128_messages_channel, Protocol::ll128));
-      complete = complete && is_there;
-    }
+    UNISONO_ASSIGN(const bool has_lines, connect_lines(way));
+    complete = complete && has_lines;
     for (std::size_t channel = 0; channel < way.links.size(); ++channel) {
-      UNISONO_ASSIGN(const bool is_there,
-                     connect(way.links[channel], way.peer,
-                             first_message_channel + static_cast<int>(channel), Protocol::simple));
+      UNISONO_ASSIGN(const bool is_there, connect(way, channel));
       complete = complete && is_there;
     }
   }
@@ -255,7 +273,7 @@ Status Messages::launch_any(const sys::cuda::Kernel& kernel, const LaunchScope& 
     std::ranges::copy(way.transfers, launch.transfers + transfers);
     for (int channel = 0; channel < way.blocks; ++channel) {
       const auto at = static_cast<std::size_t>(channel);
-      launch.blocks[blocks++] = {.link = at < way.links.size() ? stored_link(*way.links[at]) : 0,
+      launch.blocks[blocks++] = {.link = at < way.links.size() ? way.links[at] : 0,
                                  .lines = way.lines != nullptr ? stored_link(*way.lines) : 0,
                                  .first_transfer = transfers,
                                  .transfers = static_cast<std::uint16_t>(way.transfers.size()),
@@ -267,7 +285,7 @@ Status Messages::launch_any(const sys::cuda::Kernel& kernel, const LaunchScope& 
   }
   launch.rank = rank_;
   launch.slots = static_cast<std::uint32_t>(engine.options().slots);
-  launch.slot_bytes = static_cast<std::uint32_t>(engine.options().slot_bytes);
+  launch.slot_stride = static_cast<std::uint32_t>(engine.options().slot_stride());
   launch.mailbox = engine.mailbox_address();
   launch.stopped = engine.stopped_address();
   launch.timeout_ns = arguments_.timeout_ns();
@@ -293,12 +311,16 @@ Cut cut_of(std::uint64_t bytes, int ranks, const CallOptions& call, const Option
               std::min(device::ll128_messages_warps, most * device::ll128_max_warps_of_block));
     return {warps, 0, std::min(warps, most)};
   }
-  const int channels = std::max(1, parts(worthwhile_bytes, most));
-  const std::uint64_t share =
-      (bytes + static_cast<unsigned>(channels) - 1) / static_cast<unsigned>(channels);
-  constexpr std::uint64_t grain = device::ll128_line_bytes;
-  const std::size_t most_bytes = std::min(options.slot_bytes, most_piece_bytes);
-  return {channels, std::min(most_bytes, (share + grain - 1) / grain * grain), channels};
+  return cut_into(bytes, std::max(1, parts(worthwhile_bytes, most)), options);
+}
+
+Cut ring_cut_of(std::uint64_t bytes, int ranks, const CallOptions& call, const Options& options) {
+  const int most =
+      std::max(1, call.at_most(device::max_transfer_blocks) / (2 * std::max(1, ranks - 1)));
+  const int channels = static_cast<int>(
+      std::clamp<std::uint64_t>(bytes / worthwhile_ring_bytes, 1,
+                                static_cast<std::uint64_t>(std::min(most, most_ring_channels))));
+  return cut_into(bytes, channels, options);
 }
 
 Result<std::unique_ptr<Execution>> make_messages(std::span<const Message> messages, int rank,

@@ -23,6 +23,8 @@ struct Cut {
   int blocks = 1;               // thread blocks that this needs at least
 };
 Cut cut_of(std::uint64_t bytes, int ranks, const CallOptions& call, const Options& options);
+// The same of messages that travel by ring links, each piece of which costs the forwarder's time.
+Cut ring_cut_of(std::uint64_t bytes, int ranks, const CallOptions& call, const Options& options);
 
 // Misuse for a group that is not whole (messages to the own rank without their receives) or that
 // has more messages than a launch takes. The messages are checked in all else.

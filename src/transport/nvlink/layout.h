@@ -7,7 +7,7 @@ namespace unisono::transport::nvlink {
 
 // A region begins with this end's own device::LinkCounters and its device::Link, on a line of their
 // own; the slots of what the peer sends follow.
-inline constexpr std::size_t link_offset = 32;
+inline constexpr std::size_t link_offset = 40;
 inline constexpr std::size_t slots_offset = 128;
 
 // Signals of an end, on lines of their own because they are polled: by slot, the message that has

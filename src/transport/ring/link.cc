@@ -34,7 +34,8 @@ Result<std::unique_ptr<Link>> Link::make(const std::shared_ptr<const sys::cuda::
                                     device, link->connection_->region(), geometry.bytes()));
   UNISONO_ASSIGN(link->staging_, sys::cuda::MappedHostMemory::allocate(device, geometry.bytes()));
   UNISONO_ASSIGN(link->words_memory_, sys::cuda::MappedHostMemory::allocate(device, sizeof(Words)));
-  UNISONO_ASSIGN(link->counters_, sys::cuda::Memory::allocate(device, counters_bytes));
+  UNISONO_ASSIGN(link->counters_,
+                 sys::cuda::Memory::allocate(device, counters_bytes + stored_bytes));
   const sys::cuda::DeviceAddress words = link->words_memory_.address();
   link->addresses_ = {.out_slots = link->staging_.address() + header_room,
                       .out_flags = words + offsetof(Words, out_flags),
@@ -43,7 +44,8 @@ Result<std::unique_ptr<Link>> Link::make(const std::shared_ptr<const sys::cuda::
                       .in_slots = link->region_.address() + header_room,
                       .in_flags = words + offsetof(Words, in_flags),
                       .taken = words + offsetof(Words, taken),
-                      .counters = link->counters_.address()};
+                      .counters = link->counters_.address(),
+                      .stored = link->counters_.address() + counters_bytes};
   return link;
 }
 
@@ -146,7 +148,8 @@ bool Link::is_drained() const {
 }
 
 std::size_t Link::memory_bytes() const {
-  return connection_->memory_bytes() + geometry_.bytes() + sizeof(Words) + counters_bytes;
+  return connection_->memory_bytes() + geometry_.bytes() + sizeof(Words) + counters_bytes +
+         stored_bytes;
 }
 
 }  // namespace unisono::transport::ring

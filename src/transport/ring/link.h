@@ -56,8 +56,10 @@ class Link {
     sys::cuda::DeviceAddress in_flags = 0;
     sys::cuda::DeviceAddress taken = 0;
     sys::cuda::DeviceAddress counters = 0;  // counters_bytes of device memory, zeroed at first
+    sys::cuda::DeviceAddress stored = 0;    // stored_bytes after them, for what kernels look up
   };
   static constexpr std::size_t counters_bytes = 128;
+  static constexpr std::size_t stored_bytes = 128;
   const Addresses& addresses() const { return addresses_; }
 
   // By the forwarder alone, once ready. Moves what there is both ways; whether there was something.
