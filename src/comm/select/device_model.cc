@@ -143,6 +143,11 @@ class DeviceModel : public EngineModel {
     return specialised ? std::min(interpreted, specialised->least_blocks) : interpreted;
   }
 
+  int sending_blocks(const algorithm::Entry& entry,
+                     const algorithm::Request& request) const override {
+    return blocks_of(entry, request).sending * request.channels;
+  }
+
   trace::ChosenPath path(const PlanToRun& plan) const override {
     if (const auto specialised = how_specialised(plan))
       return specialised->overwrites ? engine::gpu::ll128_fallback(specialised->all_blocks)

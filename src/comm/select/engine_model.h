@@ -51,6 +51,8 @@ class EngineModel {
   // The most SMs that it takes where it takes as few as it can; none on a host.
   virtual int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                             double block_bytes) const = 0;
+  // How many thread blocks of a rank send messages.
+  virtual int sending_blocks(const algorithm::Entry&, const algorithm::Request&) const { return 1; }
   // The SM budget of a call that computation overlaps with; 0: no limit.
   virtual int overlap_thread_blocks(Collective, int /*ranks*/, double /*block_bytes*/) const {
     return 0;

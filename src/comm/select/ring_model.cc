@@ -9,10 +9,10 @@ namespace {
 // Measured on 2 H200 set apart as two hosts, over TCP (bench/results/gpu_hosts_2.txt). Only in
 // proportion for other networks.
 constexpr double hop_us = 40;
-// The forwarder takes a message of each channel in turn, and one that comes back.
+// The forwarder takes a message of each sending thread block in turn, and one that comes back.
 constexpr double forwarded_us = 10;
 // A thread of the host copies each byte; a thread block waits for each slot.
-constexpr double forwarder_ns_per_byte = 0.24;
+constexpr double forwarder_ns_per_byte = 0.22;
 constexpr double block_ns_per_byte = 0.12;
 
 // Kernels as inside a host, and the messages between nodes.
@@ -40,12 +40,13 @@ class RingModel final : public EngineModel {
   double time_us(const algorithm::Entry& entry, const algorithm::Request& request,
                  const algorithm::Cost& cost, double block_bytes,
                  const CallOptions& options) const override {
-    return device_->time_us(entry, request, cost, block_bytes, options) +
-           hop_us * static_cast<double>(cost.steps_inter_node) +
-           forwarded_us * request.channels *
-               static_cast<double>(std::max(cost.messages_inter_node, cost.steps_inter_node)) +
-           1e-3 * cost.bytes_sent_inter_node *
-               (forwarder_ns_per_byte + block_ns_per_byte / request.channels);
+    const auto blocks = static_cast<double>(device_->sending_blocks(entry, request));
+    const auto steps = static_cast<double>(cost.steps_inter_node);
+    const double messages =
+        std::max(request.channels * static_cast<double>(cost.messages_inter_node), blocks * steps);
+    return device_->time_us(entry, request, cost, block_bytes, options) + hop_us * steps +
+           forwarded_us * messages +
+           1e-3 * cost.bytes_sent_inter_node * (forwarder_ns_per_byte + block_ns_per_byte / blocks);
   }
   int thread_blocks(const algorithm::Entry& entry, const algorithm::Request& request,
                     double block_bytes) const override {

@@ -39,41 +39,55 @@ Forwarder::~Forwarder() {
     const std::lock_guard lock(mutex_);
     stops_ = true;
   }
-  condition_->notify_all();
+  tell();
   thread_->join();
 }
 
 void Forwarder::give_up() {
-  const std::lock_guard lock(mutex_);
-  gives_up_ = true;
+  {
+    const std::lock_guard lock(mutex_);
+    gives_up_ = true;
+  }
+  tell();
 }
 
 void Forwarder::add(Link& link, Transport& transport) {
-  const std::lock_guard lock(mutex_);
-  added_.push_back({.link = &link, .transport = &transport});
+  {
+    const std::lock_guard lock(mutex_);
+    added_.push_back({.link = &link, .transport = &transport});
+  }
+  tell();
+}
+
+void Forwarder::tell() {
+  has_news_.store(true, std::memory_order_release);
+  nudge();
+}
+
+// Sequentially consistent, as in pause(): either this thread sees that the other rests, or that one
+// sees the nudge before it does.
+void Forwarder::nudge() {
+  nudged_.store(true);
+  if (!rests_.load()) return;
+  {
+    const std::lock_guard lock(mutex_);
+  }
+  condition_->notify_all();
 }
 
 void Forwarder::wake() {
-  {
-    const std::lock_guard lock(mutex_);
-    wakes_ = true;
-    if (!stays_near_) most_rest_ns_ = most_rest_in_launches_ns;
-  }
-  condition_->notify_all();
+  if (!stays_near_) most_rest_ns_.store(most_rest_in_launches_ns, std::memory_order_relaxed);
+  nudge();
 }
 
 void Forwarder::rest() {
-  const std::lock_guard lock(mutex_);
-  if (!stays_near_) most_rest_ns_ = most_rest_idle_ns;
+  if (!stays_near_) most_rest_ns_.store(most_rest_idle_ns, std::memory_order_relaxed);
 }
 
 void Forwarder::stay_near() {
-  {
-    const std::lock_guard lock(mutex_);
-    stays_near_ = true;
-    most_rest_ns_ = most_rest_near_ns;
-  }
-  condition_->notify_all();
+  stays_near_ = true;
+  most_rest_ns_.store(most_rest_near_ns, std::memory_order_relaxed);
+  nudge();
 }
 
 Status Forwarder::failure() const {
@@ -115,35 +129,46 @@ bool Forwarder::is_drained() const {
       links_, [](const Entry& entry) { return entry.has_failed || entry.link->is_drained(); });
 }
 
-void Forwarder::run() {
+// Takes what others have left for this thread. Whether it goes on.
+bool Forwarder::take_news(bool& ends) {
+  if (!has_news_.exchange(false, std::memory_order_acquire)) return true;
+  const std::lock_guard lock(mutex_);
+  links_.insert(links_.end(), added_.begin(), added_.end());
+  added_.clear();
+  ends = stops_;
+  return !gives_up_;
+}
+
+void Forwarder::pause(std::int64_t rest_ns) {
   std::unique_lock lock(mutex_);
+  rests_.store(true);
+  if (!nudged_.load()) condition_->wait_for(lock, rest_ns);
+  rests_.store(false);
+}
+
+void Forwarder::run() {
   std::int64_t rest_ns = least_rest_ns;
   std::int64_t until_ns = 0;  // at the end
-  for (int idle = 0;;) {
-    links_.insert(links_.end(), added_.begin(), added_.end());
-    added_.clear();
-    const bool ends = stops_;
-    lock.unlock();
+  bool ends = false;
+  for (int idle = 0; take_news(ends);) {
     bool moved = false;
     for (Entry& entry : links_) moved |= advance(entry);
     if (ends) {
       if (until_ns == 0) until_ns = world_.now_ns() + patience_ns;
       if (is_drained() || world_.now_ns() >= until_ns) return;
     }
-    lock.lock();
-    if (gives_up_) return;
-    if (std::exchange(wakes_, false) || moved) {
+    if (nudged_.load(std::memory_order_relaxed)) moved |= nudged_.exchange(false);
+    if (moved) {
       idle = 0;
       rest_ns = least_rest_ns;
     }
-    if (++idle > polls_before_rest) {
-      condition_->wait_for(lock, std::min(rest_ns, most_rest_ns_));
-      rest_ns = std::min(2 * rest_ns, most_rest_ns_);
-    } else {
-      lock.unlock();
+    if (++idle <= polls_before_rest) {
       world_.yield();
-      lock.lock();
+      continue;
     }
+    const std::int64_t most_rest_ns = most_rest_ns_.load(std::memory_order_relaxed);
+    pause(std::min(rest_ns, most_rest_ns));
+    rest_ns = std::min(2 * rest_ns, most_rest_ns);
   }
 }
 

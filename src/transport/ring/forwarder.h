@@ -8,6 +8,7 @@
 
 #include <unisono/result.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -52,6 +53,10 @@ class Forwarder {
     std::int64_t next_check_ns = 0;
   };
   void run();
+  void tell();
+  void nudge();
+  bool take_news(bool& ends);
+  void pause(std::int64_t rest_ns);
   bool advance(Entry& entry);
   void fail(Entry& entry, Status why);
   bool is_drained() const;
@@ -59,12 +64,15 @@ class Forwarder {
   sys::World& world_;
   const std::unique_ptr<sys::Condition> condition_;
   std::vector<Entry> links_;  // the thread's
-  mutable std::mutex mutex_;  // guards what follows, and is not held while links are advanced
+  bool stays_near_ = false;   // of the thread that drives the communicator
+  // Launches nudge the thread, and take no lock for it while it does not rest.
+  std::atomic<bool> nudged_{false};
+  std::atomic<bool> rests_{false};
+  std::atomic<std::int64_t> most_rest_ns_;
+  std::atomic<bool> has_news_{false};  // in what the mutex guards, but for the failure
+  mutable std::mutex mutex_;
   std::vector<Entry> added_;
   Status failure_;
-  bool wakes_ = false;
-  std::int64_t most_rest_ns_;
-  bool stays_near_ = false;
   bool stops_ = false;
   bool gives_up_ = false;
   std::unique_ptr<sys::Thread> thread_;
