@@ -45,8 +45,8 @@ CALLS = (
 )
 # How calls go between the hosts, by the settings of their communicator.
 WAYS = {
-    "staged": {"UNISONO_GPU_RING_LINKS": "0"},
-    "rings": {"UNISONO_GPU_RING_LINKS": "1"},
+    "staged": {"UNISONO_GPU_RING_LINKS": "off"},
+    "rings": {"UNISONO_GPU_RING_LINKS": "on"},
 }
 
 

@@ -92,11 +92,10 @@ constexpr std::array rows{
                "Stages calls on CUDA streams through host memory where GPUs cannot access each "
                "other's memory, as between hosts; 0 refuses them. The same on every rank."},
     SettingRow{
-        Setting::gpu_ring_links, "UNISONO_GPU_RING_LINKS", boolean, "0",
-        "1 lets kernels run collectives between GPUs that cannot access each other's memory, "
-        "as between hosts: a thread of each rank forwards their messages. Messages stay staged. "
-        "The "
-        "same on every rank."},
+        Setting::gpu_ring_links, "UNISONO_GPU_RING_LINKS", text, "auto",
+        "Whether kernels run calls between GPUs that cannot access each other's memory, as between "
+        "hosts, while a thread of each rank forwards their messages: auto where each node has one "
+        "rank; on; off stages these calls through host memory. The same on every rank."},
     SettingRow{Setting::gpu_zero_copy, "UNISONO_GPU_ZERO_COPY", boolean, "1",
                "Lets GPUs write large messages directly to the receiver's memory (zero-copy) after "
                "an address exchange. The same on every rank."},

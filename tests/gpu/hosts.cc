@@ -18,6 +18,7 @@ std::function<void(int rank, InitOptions& options)> apart(int ranks) {
     move_to_host(host);
     options.node = str("host", host);
     options.device = rank % 2;
+    options.settings = {{"UNISONO_GPU_RING_LINKS", "off"}};
   };
 }
 

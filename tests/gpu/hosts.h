@@ -24,7 +24,7 @@ class GpuHosts : public testing::TestWithParam<int> {
 };
 
 // Two hosts of one rank, or as many hosts of two as there are ranks for, each rank with a device of
-// its own there.
+// its own there. Calls between them are staged.
 std::function<void(int rank, InitOptions& options)> apart(int ranks);
 
 TestStream stream_of(const Communicator& communicator);

@@ -151,7 +151,7 @@ TEST_P(GpuMixedHosts, NothingIsMixedWherePlansOrDevicesDoNotAllowIt) {
         },
         [&](int rank, InitOptions& options) {
           apart(GetParam())(rank, options);
-          options.settings = settings;
+          options.settings.insert(options.settings.end(), settings.begin(), settings.end());
         });
     for (const Ended& ended : all) EXPECT_EQ(ended.said, "");
   }
@@ -269,7 +269,7 @@ TEST_P(GpuHosts, AreRefusedWhereTheSettingSaysSo) {
       GetParam(), [](Communicator&) -> std::string { return "joined"; },
       [](int rank, InitOptions& options) {
         apart(GetParam())(rank, options);
-        options.settings = {{"UNISONO_STAGED", "0"}};
+        options.settings.emplace_back("UNISONO_STAGED", "0");
       });
   for (const Ended& ended : all) {
     EXPECT_NE(ended.said.find("is on another host"), std::string::npos) << ended.said;

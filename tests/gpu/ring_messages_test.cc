@@ -21,7 +21,7 @@ INSTANTIATE_TEST_SUITE_P(Ranks, GpuRingMessages, testing::Values(2, 3, 4));
 std::function<void(int rank, InitOptions& options)> with_rings(int ranks) {
   return [place = apart(ranks)](int rank, InitOptions& options) {
     place(rank, options);
-    options.settings = {{"UNISONO_GPU_RING_LINKS", "1"},
+    options.settings = {{"UNISONO_GPU_RING_LINKS", "on"},
                         {"UNISONO_GPU_SLOTS", "2"},
                         {"UNISONO_GPU_SLOT_BYTES", "4096"}};
   };

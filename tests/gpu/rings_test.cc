@@ -20,7 +20,7 @@ std::function<void(int rank, InitOptions& options)> apart_by_rings(
   return [place = apart(ranks), settings](int rank, InitOptions& options) {
     place(rank, options);
     options.settings = settings;
-    options.settings.emplace_back("UNISONO_GPU_RING_LINKS", "1");
+    options.settings.emplace_back("UNISONO_GPU_RING_LINKS", "on");
   };
 }
 

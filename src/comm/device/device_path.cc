@@ -88,8 +88,9 @@ Result<std::unique_ptr<Plans>> DevicePath::plans_of_rings() {
                      host_.plans()->placement(),
                      ring_model(engine.options(), connections_->thread_blocks(), engine.paths())));
   const auto make = [&resources = *connections_](const Plans::Program& made) {
-    return engine::gpu::make_execution(made.header, made.program, nullptr, resources,
-                                       made.in_place);
+    plan::Header header = made.header;
+    header.protocol = Protocol::simple;
+    return engine::gpu::make_execution(header, made.program, nullptr, resources, made.in_place);
   };
   return std::make_unique<Plans>(std::move(selection), Place::device, rank_,
                                  engine::gpu::limits().operations, engine.options().slots, make);
@@ -136,6 +137,12 @@ Result<Plans*> DevicePath::plans_for(Collective collective, CallOptions& options
   settle(options);
   if (connections_->is_staged() && !connections_->is_mixed() && !connections_->has_rings())
     options.max_sms = 0;  // it takes none
+  // With so many ranks that the device does not run a thread block for each at once.
+  if (connections_->has_rings() && collective != Collective::custom &&
+      !plans_->serves(collective)) {
+    options.max_sms = 0;
+    return no_sms_plans_.get();
+  }
   if (options.policy != Policy::zero_sm) return plans_.get();
   if (is_reduction(collective))
     return misuse("policy zero_sm cannot run ", name(collective), " (on rank ", rank_,

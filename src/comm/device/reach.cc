@@ -72,8 +72,8 @@ Status DeviceConnections::reach_all(ControlGroup& group, const topo::Placement& 
   writer.number(table_hash);
   writer.number(zero_copy_min_bytes);
   writer.number(static_cast<std::uint8_t>(ll128_use_));
-  const bool wants_rings = job_->settings().boolean(Setting::gpu_ring_links);
-  writer.number(static_cast<std::uint8_t>(wants_rings ? 1 : 0));
+  UNISONO_ASSIGN(const RingUse ring_use, ring_use_from(job_->settings()));
+  writer.number(static_cast<std::uint8_t>(ring_use));
   UNISONO_ASSIGN(const Gathered all,
                  group.all_gather(writer.bytes(), job_->bootstrap_timeout_ns()));
   std::string reason;
@@ -105,7 +105,7 @@ Status DeviceConnections::reach_all(ControlGroup& group, const topo::Placement& 
     UNISONO_TRY(check_same(rank, "its UNISONO_GPU_LL128", reader.number<std::uint8_t>(),
                            static_cast<std::uint8_t>(ll128_use_)));
     UNISONO_TRY(check_same(rank, "its UNISONO_GPU_RING_LINKS", reader.number<std::uint8_t>(),
-                           wants_rings ? 1 : 0));
+                           static_cast<std::uint8_t>(ring_use)));
     const auto tell = [&](const auto&... why) {
       if (reason.empty()) reason = str(why...);
       if (reason_on_node.empty() && placement.same_node(rank, identity_.rank))
@@ -171,7 +171,9 @@ Status DeviceConnections::settle(ControlGroup& group, const topo::Placement& pla
   UNISONO_ASSIGN(const auto first_on_node, first_reason(group, reason_on_node));
   is_mixed_ =
       first_on_node.second.empty() && placement.nodes() > 1 && placement.max_ranks_on_a_node() > 1;
-  if (job_->settings().boolean(Setting::gpu_ring_links)) {
+  UNISONO_ASSIGN(const RingUse ring_use, ring_use_from(job_->settings()));
+  if (ring_use == RingUse::always ||
+      (ring_use == RingUse::where_measured && placement.max_ranks_on_a_node() == 1)) {
     engine_->use_rings();
     const engine::gpu::Options& options = engine_->options();
     rings_ = std::make_unique<RingLinks>(

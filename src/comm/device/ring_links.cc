@@ -1,9 +1,19 @@
 #include "comm/device/ring_links.h"
 
+#include "base/error.h"
+#include "base/settings.h"
 #include "base/try.h"
 #include "engine/gpu/link.h"
 
 namespace unisono::comm {
+
+Result<RingUse> ring_use_from(const Settings& settings) {
+  const std::string& text = settings.text(Setting::gpu_ring_links);
+  if (text == "auto") return RingUse::where_measured;
+  if (text == "on" || text == "1") return RingUse::always;
+  if (text == "off" || text == "0") return RingUse::never;
+  return misuse("UNISONO_GPU_RING_LINKS is '", text, "'; write auto, on or off");
+}
 
 Result<RingLinks::Entry> RingLinks::make_entry(const transport::ConnectionKey& key, int peer) {
   UNISONO_ASSIGN(const transport::Route* const route,

@@ -17,6 +17,10 @@
 
 namespace unisono::comm {
 
+// Where they have been measured, each node has one rank.
+enum class RingUse : std::uint8_t { where_measured, always, never };
+Result<RingUse> ring_use_from(const Settings& settings);
+
 // Only the thread that drives the communicator, except where a comment says otherwise.
 class RingLinks {
  public:

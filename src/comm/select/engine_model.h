@@ -77,7 +77,8 @@ using BlocksInside =
 std::shared_ptr<const EngineModel> staged_model(std::shared_ptr<const EngineModel> host,
                                                 BlocksInside blocks_inside,
                                                 std::string why_no_ll128 = {});
-// The model of devices of which some exchange messages over ring links, in protocol Simple.
+// The model of devices of which some exchange messages over ring links, whatever a plan's protocol
+// in protocol Simple.
 std::shared_ptr<const EngineModel> ring_model(const engine::gpu::Options& options,
                                               int thread_blocks, engine::gpu::Paths paths);
 // The model of the copy engines, for policy zero_sm.

@@ -115,6 +115,11 @@ Result<plan::Header> Plans::custom(std::string_view program) {
   return selection_.custom(program);
 }
 
+bool Plans::serves(Collective collective) {
+  const std::lock_guard lock(mutex_);
+  return selection_.serves(collective);
+}
+
 Result<Explanation> Plans::explain(Collective collective, std::uint64_t bytes,
                                    const ExplainOptions& options) {
   const std::lock_guard lock(mutex_);

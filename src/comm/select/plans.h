@@ -71,6 +71,8 @@ class Plans {
   void add(Prepared prepared);
   // Notes a plan that the engine cannot run; the error of a call that asks for it names the step.
   void refuse(const Registered& plan);
+  // Whether there is a built-in plan of the collective.
+  bool serves(Collective collective);
   Result<Explanation> explain(Collective collective, std::uint64_t bytes,
                               const ExplainOptions& options);
   std::size_t memory_bytes();

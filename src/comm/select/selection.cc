@@ -199,6 +199,10 @@ const Choice* Selection::chosen_by_table(Collective collective, std::uint64_t by
   return known->second ? &*known->second : nullptr;
 }
 
+bool Selection::serves(Collective collective) {
+  return chosen_by_table(collective, 1, {}) != nullptr;
+}
+
 const std::vector<SelectionRow>& Selection::rows(Collective collective, const CallOptions& limit) {
   auto& rows = rows_[{collective, limit.max_sms}];
   if (rows.empty()) {

@@ -91,6 +91,8 @@ class Selection {
                                     const algorithm::Entry* only = nullptr) const;
   // Why no call may use a protocol here; "" where calls may.
   std::string why_not(Protocol protocol) const { return model_->why_not(protocol); }
+  // Whether the engine runs an algorithm of the collective.
+  bool serves(Collective collective);
   // What is chosen, who decides, and all candidates.
   Result<Explanation> explain(Collective collective, std::uint64_t bytes,
                               const ExplainOptions& options = {});
