@@ -174,6 +174,66 @@ TEST_P(GpuRingHosts, SurvivorsNameTheRankThatWasKilled) {
   expect_survivors_name_the_killed(GetParam(), apart_by_rings(GetParam()), "ring", "interpreter");
 }
 
+TEST_P(GpuRingHosts, AreTheDefaultWhereEachNodeHasOneRank) {
+  const int ranks = GetParam();
+  const auto all = run_forked(
+      ranks,
+      [](Communicator& communicator) -> std::string {
+        const TestStream stream = stream_of(communicator);
+        const Problem problem{
+            Collective::all_reduce, communicator.size(), 0, 4099, ReduceOperation::sum, {}};
+        const std::string wrong =
+            run_checked(communicator, {problem, DataType::int32, false, {}, 1, on(stream)});
+        return wrong.empty() ? last_path(communicator) : wrong;
+      },
+      [ranks](int rank, InitOptions& options) {
+        apart(ranks)(rank, options);
+        options.settings.clear();
+      });
+  for (const Ended& ended : all) EXPECT_EQ(ended.said == "interpreter", ranks == 2) << ended.said;
+}
+
+// A protocol that is forced, for calls inside nodes say, runs in Simple between hosts.
+TEST_P(GpuRingHosts, PlansOfEachProtocolRun) {
+  const auto all = run_forked(
+      GetParam(),
+      [](Communicator& communicator) -> std::string {
+        const TestStream stream = stream_of(communicator);
+        for (const Protocol protocol : {Protocol::ll, Protocol::ll128, Protocol::simple}) {
+          const Problem problem{
+              Collective::all_reduce, communicator.size(), 0, 40'009, ReduceOperation::sum, {}};
+          const std::string wrong =
+              run_checked(communicator, {problem,
+                                         DataType::int32,
+                                         true,
+                                         {.algorithm = "ring", .protocol = protocol},
+                                         1,
+                                         on(stream)});
+          if (!wrong.empty()) return str(name(protocol), ": ", wrong);
+          if (last_path(communicator) != "interpreter") return last_path(communicator);
+          const auto found = communicator.explain(Collective::all_reduce, 1 << 20,
+                                                  {.options = {.protocol = protocol}});
+          if (!found.ok()) return found.error().describe();
+          const bool says_so = found->note.find("in protocol simple") != std::string::npos;
+          if (says_so == (protocol == Protocol::simple)) return found->note;
+        }
+        return check_links(communicator);
+      },
+      apart_by_rings(GetParam()));
+  for (const Ended& ended : all) EXPECT_EQ(ended.said, "");
+}
+
+TEST_P(GpuRingHosts, AreMisuseWhereTheSettingIsNoneOfThem) {
+  const auto all = run_forked(
+      GetParam(), [](Communicator&) -> std::string { return "joined"; },
+      [](int rank, InitOptions& options) {
+        apart(GetParam())(rank, options);
+        options.settings = {{"UNISONO_GPU_RING_LINKS", "maybe"}};
+      });
+  for (const Ended& ended : all)
+    EXPECT_NE(ended.said.find("'maybe'; write auto, on or off"), std::string::npos) << ended.said;
+}
+
 TEST_P(GpuRingHosts, AreMisuseWhereOneRankAloneHasThem) {
   const auto all = run_forked(
       GetParam(),

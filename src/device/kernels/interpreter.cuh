@@ -338,7 +338,7 @@ __device__ __forceinline__ void interpret(const Launch& launch) {
       state->launches + 1,
       send != nullptr ? send->sent : 0,
       recv != nullptr ? recv->received : 0,
-      send != nullptr ? known_given_back(shared.send, *send) : 0};
+      send != nullptr ? known_given_back<has_rings>(shared.send, *send) : 0};
   const bool complete = worker.agree() && run_all(worker);
   __syncthreads();
   if constexpr (has_rings)

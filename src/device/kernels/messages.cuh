@@ -175,7 +175,7 @@ __device__ void carry_messages(const MessagesLaunch<most>& launch) {
   if (counters != nullptr) {
     carrier.number = carrier.sends ? counters->sent : counters->received;
     carrier.posts = carrier.sends ? counters->heeded : counters->posted;
-    if (carrier.sends) carrier.given_back = known_given_back(link, *counters);
+    if (carrier.sends) carrier.given_back = known_given_back<true>(link, *counters);
   }
   for (int i = 0; i < block.transfers; ++i) {
     const Transfer transfer = launch.transfers[block.first_transfer + i];

@@ -66,9 +66,10 @@ __device__ inline bool wait_for_credit(const Watch& watch, const Place& place, c
 }
 
 // What a launch knows at first of the messages of ours that the peer has given back.
+template <bool has_rings>
 __device__ __forceinline__ std::uint64_t known_given_back(const Link& link,
                                                           const LinkCounters& counters) {
-  if (link.is_ring()) return counters.given_back;
+  if (has_rings && link.is_ring()) return counters.given_back;
   return ptx::load_acquire_sys(at_address<std::uint64_t>(link.out_given_back));
 }
 
