@@ -154,7 +154,8 @@ void bind_communicator(nb::module_& module) {
       .def("test", [](Work& work) { return without_gil([&] { return work.test(); }); })
       .def("wait", &wait, nb::arg("timeout") = nb::none())
       .def_prop_ro("state", &state_of)
-      .def_prop_ro("sequence", &Work::sequence);
+      .def_prop_ro("sequence", &Work::sequence)
+      .def_prop_ro("source", &Work::source);
 
   nb::class_<Communicator>(module, "AnyCommunicator");
   nb::class_<HeldCommunicator, Communicator>(module, "Communicator")

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
         PeerError,
     )
     from unisono.join import init
-    from unisono.work import Group, Work
+    from unisono.work import ANY_SOURCE, Group, Work, wait_all, wait_any, wait_some
 
 __all__ = [
+    "ANY_SOURCE",
     "AbortedError",
     "ArgumentTypeError",
     "BugError",
@@ -66,6 +67,9 @@ __all__ = [
     "settings",
     "simd_level",
     "transports",
+    "wait_all",
+    "wait_any",
+    "wait_some",
 ]
 
 _MODULES = {
@@ -73,7 +77,7 @@ _MODULES = {
     "errors": ("AbortedError", "ArgumentTypeError", "BugError", "CollectiveTimeoutError", "Error",
                "MachineError", "MisuseError", "PeerError"),
     "join": ("init",),
-    "work": ("Group", "Work"),
+    "work": ("ANY_SOURCE", "Group", "Work", "wait_all", "wait_any", "wait_some"),
 }  # fmt: skip
 # `import unisono` is enough to use them.
 _PUBLIC_MODULES = (

@@ -39,11 +39,15 @@ class Work:
     def wait(self, timeout: float | None = None) -> None: ...
     @property
     def sequence(self) -> int: ...
+    @property
+    def source(self) -> int: ...  # of a complete receive from any source; else -1
 
 class Message:
     """One message of a group: a send to or a receive from `peer` of `count` elements."""
 
-    def __init__(self, is_send: bool, address: int, count: int, type: str, peer: int) -> None: ...
+    def __init__(
+        self, is_send: bool, address: int, count: int, type: str, peer: int, tag: int = 0
+    ) -> None: ...
 
 class Call:
     """A call's arguments, checked once; it may be run any number of times."""

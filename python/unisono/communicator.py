@@ -20,22 +20,20 @@ import atexit
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self
 
 from unisono import _unisono as native
 from unisono import endings
 from unisono.arguments import guard
-from unisono.arrays import Array, Returned
-from unisono.calls import CallOptions, DeviceOptions
-from unisono.collective_calls import Collectives
+from unisono.calls import CallOptions
 from unisono.errors import PEER_KINDS, MisuseError
-from unisono.streams import Stream
-from unisono.work import Group, Work, abort_unfinished
+from unisono.object_calls import Objects
+from unisono.work import abort_unfinished
 
 __all__ = ["CallOptions", "Communicator"]
 
 
-class Communicator(Collectives):
+class Communicator(Objects):
     """A group of ranks. `unisono.init` makes the first one, `split` makes others of it.
 
     As a context manager it is destroyed at the end, or aborted if an exception leaves the block.
@@ -86,56 +84,6 @@ class Communicator(Collectives):
 
     def __repr__(self) -> str:
         return f"<unisono.Communicator {self.id}: rank {self.rank} of {self.size}>"
-
-    # Point to point -------------------------------------------------------------------------------
-
-    def send(
-        self,
-        x: Array,
-        peer: int,
-        *,
-        dtype: str | None = None,
-        async_op: bool = False,
-        timeout: float | None = None,
-        stream: Stream | None = None,
-    ) -> Work | None:
-        """Sends x to a rank, which must receive as many elements of the type.
-
-        Messages between two ranks match in order. Returns when x may be changed; that can be only
-        when the peer receives. Two ranks that send to each other do it in a `group`.
-        """
-        group = self.group(async_op=async_op, timeout=timeout, stream=stream)
-        with group:
-            group.send(x, peer, dtype=dtype)
-        return group.work if async_op else None
-
-    def recv(
-        self,
-        out: Array,
-        peer: int,
-        *,
-        dtype: str | None = None,
-        async_op: bool = False,
-        timeout: float | None = None,
-        stream: Stream | None = None,
-    ) -> Returned:
-        """Receives into `out` what a rank sends, as many elements. Returns out, or a Work."""
-        group = self.group(async_op=async_op, timeout=timeout, stream=stream)
-        with group:
-            group.recv(out, peer, dtype=dtype)
-        return group.work if async_op else out
-
-    def group(
-        self, *, async_op: bool = False, timeout: float | None = None, **on: Unpack[DeviceOptions]
-    ) -> Group:
-        """Collects sends and receives and starts them together; see Group.
-
-        Args:
-            async_op: Do not wait for them at the end of the block; `group.work` waits.
-            timeout: Seconds until they fail; None takes the communicator's.
-            **on: For arrays in device memory. Every peer takes at least one SM for each direction.
-        """
-        return Group(self._native, self.rank, async_op, timeout, on)
 
     # Life -----------------------------------------------------------------------------------------
 
