@@ -113,12 +113,18 @@ class Calls:
                 f"{', '.join(CallOptions.__annotations__)}"
             )
         typed = source or target
+        words = typed.words if typed else 1
+        if words != 1:
+            send_counts, send_displacements, recv_counts, recv_displacements = (
+                [words * one for one in elements]
+                for elements in (send_counts, send_displacements, recv_counts, recv_displacements)
+            )
         call = native.Call(
             collective,
             source.address if source else 0,
             target.address if target else 0,
-            count,
-            typed.type if typed else "uint8",
+            count * words,
+            typed.word if typed else "uint8",
             operation,
             root,
             multiplier,
@@ -137,22 +143,35 @@ class Calls:
         return result
 
     def _view(
-        self, array: Array | None, which: str, what: str, options: CallOptions, *, writable: bool
+        self,
+        array: Array | None,
+        which: str,
+        what: str,
+        options: CallOptions,
+        *,
+        writable: bool,
+        op: str | None = None,
     ) -> View:
         where = f"the {which} of {what} on rank {self.rank}"
-        return View(array, writable, options.get("dtype"), where)
+        return View(array, writable, options.get("dtype"), where, op)
 
     def _input(
-        self, x: Array | None, what: str, options: CallOptions, *, writable: bool = False
+        self,
+        x: Array | None,
+        what: str,
+        options: CallOptions,
+        *,
+        writable: bool = False,
+        op: str | None = None,
     ) -> View:
-        return self._view(x, "input", what, options, writable=writable)
+        return self._view(x, "input", what, options, writable=writable, op=op)
 
     def _output(
         self, out: Array | None, like: View, shape: tuple[int, ...], what: str, options: CallOptions
     ) -> View:
         if out is None:
             out = empty_like(like, shape)
-        target = self._view(out, "output", what, options, writable=True)
+        target = self._view(out, "output", what, options, writable=True, op=like.operation)
         self._check_type(like, target, what)
         if target.count != prod(shape):
             raise MisuseError(

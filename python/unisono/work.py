@@ -254,7 +254,7 @@ class Group:
                 f"{self._native.size - 1}{'' if is_send else ', or ANY_SOURCE'}"
             )
         self._messages.append(
-            native.Message(is_send, view.address, view.count, view.type, peer, tag)
+            native.Message(is_send, view.address, view.count * view.words, view.word, peer, tag)
         )
         self._views.append(view)
 
