@@ -25,6 +25,9 @@ _COLLECTIVES = (
     "scatter",
     "all_to_all",
     "all_to_all_v",
+    "all_gather_v",
+    "gather_v",
+    "scatter_v",
     "barrier",
     "run",
 )

@@ -27,13 +27,13 @@ from unisono import endings
 from unisono.arguments import guard
 from unisono.calls import CallOptions
 from unisono.errors import PEER_KINDS, MisuseError
-from unisono.object_calls import Objects
+from unisono.scan_calls import Scans
 from unisono.work import abort_unfinished
 
 __all__ = ["CallOptions", "Communicator"]
 
 
-class Communicator(Objects):
+class Communicator(Scans):
     """A group of ranks. `unisono.init` makes the first one, `split` makes others of it.
 
     As a context manager it is destroyed at the end, or aborted if an exception leaves the block.
