@@ -17,16 +17,18 @@ communicator.
 """
 
 import atexit
+import math
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from unisono import _unisono as native
 from unisono import endings
 from unisono.arguments import guard
 from unisono.calls import CallOptions
 from unisono.errors import PEER_KINDS, MisuseError
+from unisono.neighbours import Grid, Neighbourhood, check_shape
 from unisono.scan_calls import Scans
 from unisono.work import abort_unfinished
 
@@ -103,6 +105,43 @@ class Communicator(Scans):
             )
         made = self._native.split(-1 if color is None else color, self.rank if key is None else key)
         return None if made is None else Communicator(made)
+
+    def dup(self) -> "Communicator":
+        """Makes a communicator of the same ranks, with calls of its own. Collective."""
+        return cast("Communicator", self.split(0))
+
+    def neighbourhood(
+        self, sources: Sequence[int | None], destinations: Sequence[int | None]
+    ) -> Neighbourhood:
+        """The ranks with which this one exchanges data. MPI_Dist_graph_create_adjacent.
+
+        Local: each rank names its own neighbours, and their lists must agree.
+
+        Args:
+            sources: The ranks from which this rank receives; None stands for no neighbour.
+            destinations: The ranks to which this rank sends.
+        """
+        return Neighbourhood(self, sources, destinations)
+
+    def cartesian(
+        self, shape: Sequence[int], periodic: bool | Sequence[bool] = False
+    ) -> Grid | None:
+        """Makes a grid of the first ranks, which has a communicator of its own. Collective.
+
+        Ranks keep their order; MPI_Cart_create without reorder.
+
+        Args:
+            shape: Ranks along each dimension; their product is at most the number of ranks.
+            periodic: Whether the last rank of a dimension is next to its first, for all dimensions
+                or for each.
+
+        Returns:
+            The grid; None on ranks that have no place in it.
+        """
+        wrapped = [periodic] * len(shape) if isinstance(periodic, bool) else list(periodic)
+        check_shape(shape, wrapped, self.size)
+        comm = self.split(0 if self.rank < math.prod(shape) else None)
+        return None if comm is None else Grid(comm, shape, wrapped)
 
     def shrink(self, excluded: Sequence[int]) -> "Communicator":
         """Makes a communicator without some ranks, which may have died. Collective over the others.

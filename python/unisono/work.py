@@ -181,7 +181,7 @@ class Group:
         async_op: bool,
         timeout: float | None,
         options: DeviceOptions,
-        output: Array | None = None,
+        output: Returned = None,
     ) -> None:
         """Made by `Communicator.group`; `output` is what wait() returns instead of the list."""
         self._native = communicator
