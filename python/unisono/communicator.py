@@ -112,7 +112,7 @@ class Communicator(Scans):
 
     def neighbourhood(
         self, sources: Sequence[int | None], destinations: Sequence[int | None]
-    ) -> Neighbourhood:
+    ) -> "Neighbourhood[Communicator]":
         """The ranks with which this one exchanges data. MPI_Dist_graph_create_adjacent.
 
         Local: each rank names its own neighbours, and their lists must agree.
@@ -125,7 +125,7 @@ class Communicator(Scans):
 
     def cartesian(
         self, shape: Sequence[int], periodic: bool | Sequence[bool] = False
-    ) -> Grid | None:
+    ) -> "Grid[Communicator] | None":
         """Makes a grid of the first ranks, which has a communicator of its own. Collective.
 
         Ranks keep their order; MPI_Cart_create without reorder.

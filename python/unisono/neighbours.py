@@ -8,22 +8,21 @@ must call the same. All messages of a call are started together, so that no orde
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 import numpy as np
 
 from unisono.arguments import guard
 from unisono.arrays import Array, Returned, View, empty_like
+from unisono.calls import Calls
 from unisono.errors import MisuseError
 from unisono.streams import DeviceOptions, Stream
 from unisono.work import Group
 
-if TYPE_CHECKING:
-    from unisono.communicator import Communicator
-
 __all__ = ["Grid", "MessageOptions", "Neighbourhood", "check_shape"]
 
 Neighbours = Sequence[int | None]
+AnyCommunicator = TypeVar("AnyCommunicator", bound=Calls)
 
 
 class MessageOptions(TypedDict, total=False):
@@ -40,7 +39,7 @@ class MessageOptions(TypedDict, total=False):
     stream: Stream | None
 
 
-class Neighbourhood:
+class Neighbourhood(Generic[AnyCommunicator]):
     """The ranks with which this rank exchanges data: MPI's distributed graph topology.
 
     Attributes:
@@ -49,7 +48,9 @@ class Neighbourhood:
         destinations: The ranks to which this rank sends; None stands for no neighbour.
     """
 
-    def __init__(self, comm: "Communicator", sources: Neighbours, destinations: Neighbours) -> None:
+    def __init__(
+        self, comm: AnyCommunicator, sources: Neighbours, destinations: Neighbours
+    ) -> None:
         """Made by `Communicator.neighbourhood`."""
         for what, ranks in (("sources", sources), ("destinations", destinations)):
             for rank in ranks:
@@ -176,7 +177,7 @@ class Neighbourhood:
             )
 
 
-class Grid(Neighbourhood):
+class Grid(Neighbourhood[AnyCommunicator]):
     """A Cartesian grid of ranks, in the order of the last dimension first: rank 1 is next to rank 0
     along the last dimension, as in MPI_Cart_create.
 
@@ -190,7 +191,7 @@ class Grid(Neighbourhood):
     """
 
     def __init__(
-        self, comm: "Communicator", shape: Sequence[int], periodic: Sequence[bool]
+        self, comm: AnyCommunicator, shape: Sequence[int], periodic: Sequence[bool]
     ) -> None:
         """Made by `Communicator.cartesian`."""
         self.shape = tuple(shape)
