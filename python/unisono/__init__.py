@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         PeerError,
     )
     from unisono.join import init
+    from unisono.neighbours import Grid, Neighbourhood
     from unisono.work import ANY_SOURCE, Group, Work, wait_all, wait_any, wait_some
 
 __all__ = [
@@ -50,9 +51,11 @@ __all__ = [
     "Communicator",
     "Error",
     "Explanation",
+    "Grid",
     "Group",
     "MachineError",
     "MisuseError",
+    "Neighbourhood",
     "PeerError",
     "RendezvousListener",
     "Setting",
@@ -77,6 +80,7 @@ _MODULES = {
     "errors": ("AbortedError", "ArgumentTypeError", "BugError", "CollectiveTimeoutError", "Error",
                "MachineError", "MisuseError", "PeerError"),
     "join": ("init",),
+    "neighbours": ("Grid", "Neighbourhood"),
     "work": ("ANY_SOURCE", "Group", "Work", "wait_all", "wait_any", "wait_some"),
 }  # fmt: skip
 # `import unisono` is enough to use them.
