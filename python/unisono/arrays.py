@@ -116,11 +116,16 @@ class View:
         """
         self.source = array
         self.operation = operation
-        if operation is None and _is_foreign(array):
-            self._take_bytes(array, writable, dtype, what)
-            return
+        named = ""
+        shared: Any = array
+        if isinstance(array, np.ndarray) and not _is_own(array.dtype):
+            named = _FOREIGN.get(array.dtype.name, "")
+            if named:  # NumPy's exporters refuse ml_dtypes' types
+                shared = array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16)
+            elif operation is None and array.dtype.itemsize > 0 and not array.dtype.hasobject:
+                self._take_bytes(array, writable, dtype, what)
+                return
         try:
-            shared, named = _without_foreign_type(array)
             buffer = _buffer_of(shared, writable)
         except Exception as error:  # an exporter may raise any
             raise MisuseError(_why_not_shared(array, writable, what, error, operation)) from None
@@ -132,8 +137,12 @@ class View:
             )
         if not buffer.contiguous:
             raise MisuseError(_why_strided(buffer.shape, buffer.strides, what))
-        self.type = _type_of(buffer, named, dtype, what)
-        self.word, self.words = _words_of(self.type, buffer.item_bytes, operation, what)
+        if dtype is None and buffer.type and not named:
+            self.type = self.word = buffer.type
+            self.words = 1
+        else:
+            self.type = _type_of(buffer, named, dtype, what)
+            self.word, self.words = _words_of(self.type, buffer.item_bytes, operation, what)
         self.buffer = buffer
         self.address = buffer.address
         self.count = buffer.count
@@ -244,22 +253,9 @@ def _buffer_of(array: Array | None, writable: bool) -> Any:
     return native.Buffer(array, writable)
 
 
-def _is_foreign(array: Array | None) -> bool:
-    """Whether it is a NumPy array that has values, not references, and that NumPy cannot share."""
-    if not isinstance(array, np.ndarray) or array.dtype.hasobject or array.dtype.itemsize == 0:
-        return False
-    is_own = array.dtype.isbuiltin == 1 and array.dtype.kind in _OWN
-    return not is_own and array.dtype.name not in _FOREIGN
-
-
-def _without_foreign_type(array: Array | None) -> tuple[Array | None, str]:
-    """NumPy's own exporters refuse ml_dtypes' types: shares them as integers, and their name."""
-    if not isinstance(array, np.ndarray) or array.dtype.isbuiltin == 1:
-        return array, ""
-    named = _FOREIGN.get(array.dtype.name, "")
-    if not named:
-        return array, ""
-    return array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16), named
+def _is_own(dtype: Any) -> bool:
+    """Whether NumPy shares arrays of the type as what they are."""
+    return bool(dtype.isbuiltin == 1 and dtype.kind in _OWN)
 
 
 def _type_of(buffer: Any, named: str, dtype: str | None, what: str) -> str:

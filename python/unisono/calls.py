@@ -28,6 +28,9 @@ _COLLECTIVES = (
     "all_gather_v",
     "gather_v",
     "scatter_v",
+    "reduce_scatter_v",
+    "broadcast_object",
+    "all_gather_object",
     "barrier",
     "run",
 )
@@ -89,6 +92,7 @@ class Calls:
                 if not self._is_native:
                     with suppress(Error):  # of this rank's part, which is raised below
                         self._native.refuse_call(str(error))
+                    self._is_native = True  # a method that has called this one is told, too
                 raise
 
         return tell

@@ -153,6 +153,29 @@ def test_what_cannot_be_is_refused_and_the_communicator_is_usable(call, text):
     run_ranks(2, check)
 
 
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda comm, x, n: comm.all_gather_v(x, [3, n]), "input of all_gather_v on rank 1 has 3"),
+        (lambda comm, x, n: comm.gather_v(x, [3, n, 1][:2]), "input of gather_v on rank 1 has 3"),
+        (lambda comm, x, n: comm.reduce_scatter_v(x, [1, n - 1]), "has 3 elements; counts say"),
+        (lambda comm, x, n: comm.scan(x if n == 3 else None), "is a NoneType"),
+        (lambda comm, x, n: comm.broadcast_object(1, root=0 if n == 3 else 2), "root is 2"),
+        (lambda comm, x, n: comm.all_gather_object(1, max_bytes=n - 4), "max_bytes is"),
+    ],
+    ids=["all_gather_v", "gather_v", "reduce_scatter_v", "scan", "broadcast_object",
+         "all_gather_object"],
+)  # fmt: skip
+def test_where_calls_are_compared_all_ranks_hear_of_one_that_cannot_call(call, text):
+    def check(comm):
+        right = 3 if "max_bytes" not in text else 4
+        with pytest.raises(unisono.MisuseError, match=text):
+            call(comm, np.zeros(3), right if comm.rank == 0 else right - 2)
+        assert comm.all_reduce(np.ones(1))[0] == 2
+
+    run_ranks(2, check, settings={"UNISONO_CHECK_CALLS": "1"}, timeout=20)
+
+
 # Prefix reductions -------------------------------------------------------------------------------
 
 
