@@ -10,7 +10,7 @@ not run code for.
 
 `max_bytes` bounds an object's size, the pickle and all arrays together: a larger one is MisuseError
 on the sender and the receiver, before memory is allocated for it, and the communicator remains
-usable. Objects whose pickle has at most some 900 bytes are not compared with it.
+usable. Objects whose pickle has at most some 4,000 bytes are not compared with it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ from typing import Any
 from unisono.arguments import guard
 from unisono.errors import MisuseError
 from unisono.object_exchange import ObjectExchange, check_bound
-from unisono.pickled import DEFAULT_MAX_BYTES, Arrival, Packed, copy_of
+from unisono.pickled import DEFAULT_MAX_BYTES, Arrival, Packed
 
 __all__ = ["Objects"]
 
@@ -206,7 +206,8 @@ class Objects(ObjectExchange):
         if self.rank != root:
             self._exchange({root: value}, [], max_bytes, timeout)
             return None
-        return self._with_own(value, self._exchange({}, self._others, max_bytes, timeout))
+        own = Packed(value, max_bytes)
+        return self._with_own(own, self._exchange({}, self._others, max_bytes, timeout))
 
     def all_gather_object(
         self, value: object, *, max_bytes: int = DEFAULT_MAX_BYTES, timeout: float | None = None
@@ -235,9 +236,8 @@ class Objects(ObjectExchange):
         sent = dict.fromkeys(others, packed) if not packed.fits_head else {}
         due = {rank: one for rank, one in others.items() if not one.fits_head}
         self._move(sent, due, timeout)
-        packed.check(f"rank {self.rank} gathers")
         received = {rank: one.value(self.rank) for rank, one in others.items()}
-        return self._with_own(value, received)
+        return self._with_own(packed, received)
 
     def scatter_object(
         self,
@@ -262,8 +262,9 @@ class Objects(ObjectExchange):
         if self.rank != root:
             return self._exchange({}, [root], max_bytes, timeout)[root]
         values = self._one_each(values, "scatter_object")
+        own = Packed(values[root], max_bytes)
         self._exchange({rank: values[rank] for rank in self._others}, [], max_bytes, timeout)
-        return copy_of(values[root])
+        return own.copy(root)
 
     def all_to_all_objects(
         self,
@@ -283,17 +284,18 @@ class Objects(ObjectExchange):
             The objects for this rank, in the order of the ranks that sent them.
         """
         values = self._one_each(values, "all_to_all_objects")
+        own = Packed(values[self.rank], max_bytes)
         outgoing = {rank: values[rank] for rank in self._others}
-        received = self._exchange(outgoing, self._others, max_bytes, timeout)
-        return self._with_own(values[self.rank], received)
+        return self._with_own(own, self._exchange(outgoing, self._others, max_bytes, timeout))
 
     @property
     def _others(self) -> list[int]:
         return [rank for rank in range(self.size) if rank != self.rank]
 
-    def _with_own(self, value: object, received: Mapping[int, Any]) -> list[Any]:
+    def _with_own(self, own: Packed, received: Mapping[int, Any]) -> list[Any]:
         return [
-            copy_of(value) if rank == self.rank else received[rank] for rank in range(self.size)
+            own.copy(self.rank) if rank == self.rank else received[rank]
+            for rank in range(self.size)
         ]
 
     def _one_each(self, values: Sequence[object] | None, what: str) -> Sequence[object]:

@@ -65,6 +65,35 @@ class ObjectExchange(Messages):
             self._read(arrival.read_head)
         sent = {peer: one for peer, one in packed.items() if not one.fits_head}
         due = {sender: one for sender, one in arrivals.items() if not one.fits_head}
+        if sent or due:
+            most_there, most_here = self._bounds(sent, due, max_bytes, timeout, tag)
+            self._move(
+                {peer: one for peer, one in sent.items() if one.bytes <= most_there[peer]},
+                {sender: one for sender, one in due.items() if one.bytes <= most_here[sender]},
+                timeout,
+                tag,
+            )
+        for peer, one in packed.items():
+            one.check(f"rank {self.rank} sends to rank {peer}")
+        for peer, one in sent.items():
+            self._check_size(self.rank, one.bytes, most_there[peer], f"rank {peer}")
+        for sender, arrival in due.items():
+            self._check_size(sender, arrival.bytes, most_here[sender], f"rank {self.rank}")
+        return {sender: one.value(self.rank) for sender, one in arrivals.items()}
+
+    def _bounds(
+        self,
+        sent: Mapping[int, Packed],
+        due: Mapping[int, Arrival],
+        max_bytes: int,
+        timeout: float | None,
+        tag: int,
+    ) -> tuple[dict[int, int], dict[int, int]]:
+        """The most bytes that may be sent to each rank, and that may arrive from each.
+
+        That is the less of two bounds: the head has the sender's, and the receiver answers with its
+        own.
+        """
         theirs = {peer: np.zeros(1, np.uint64) for peer in sent}
         mine = np.array([max_bytes], np.uint64)
         self._messages(
@@ -73,21 +102,10 @@ class ObjectExchange(Messages):
             timeout,
             tag,
         )
-        most_there = {peer: min(max_bytes, int(bound[0])) for peer, bound in theirs.items()}
-        most_here = {sender: min(max_bytes, one.limit) for sender, one in due.items()}
-        self._move(
-            {peer: one for peer, one in sent.items() if one.bytes <= most_there[peer]},
-            {sender: one for sender, one in due.items() if one.bytes <= most_here[sender]},
-            timeout,
-            tag,
+        return (
+            {peer: min(max_bytes, int(bound[0])) for peer, bound in theirs.items()},
+            {sender: min(max_bytes, one.limit) for sender, one in due.items()},
         )
-        for peer, one in packed.items():
-            one.check(f"rank {self.rank} sends to rank {peer}")
-        for peer, one in sent.items():
-            self._check_size(self.rank, one.bytes, most_there[peer], f"rank {peer}")
-        for sender, arrival in due.items():
-            self._check_size(sender, arrival.bytes, most_here[sender], f"rank {self.rank}")
-        return {sender: one.value(self.rank) for sender, one in arrivals.items()}
 
     def _move(
         self,

@@ -10,6 +10,7 @@ All numbers are little-endian. A received size is compared with a bound before m
 
 import pickle
 import struct
+from collections.abc import Sequence
 from typing import NoReturn
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from unisono.errors import MisuseError, PeerError
 
-__all__ = ["DEFAULT_MAX_BYTES", "Arrival", "Bytes", "Packed", "copy_of"]
+__all__ = ["DEFAULT_MAX_BYTES", "Arrival", "Packed"]
 
 DEFAULT_MAX_BYTES = 1 << 32
 # A smaller buffer is copied into the pickle: a message of its own would take longer than the copy.
@@ -25,7 +26,8 @@ _LEAST_BUFFER_BYTES = 4096
 
 Bytes = NDArray[np.uint8]
 
-_HEAD_BYTES = 1024
+# A message of so many bytes takes as long as one of a few.
+_HEAD_BYTES = 4096
 _MAGIC = b"UNOB"
 # The magic, the kind, the sender's bound, bytes of the body, bytes of all buffers.
 _HEAD = struct.Struct("<4sIQQQ")
@@ -45,7 +47,7 @@ class Packed:
         failure: Why the object cannot be pickled; None if it can. Its text is sent instead.
     """
 
-    __slots__ = ("body", "buffers", "bytes", "failure", "head")
+    __slots__ = ("_whole_body", "body", "buffers", "bytes", "failure", "head")
 
     def __init__(self, value: object, limit: int) -> None:
         """Pickles an object.
@@ -64,6 +66,7 @@ class Packed:
             self.buffers.clear()
             body = str(error).encode(errors="replace")[:_INLINE_BYTES]
             kind = _FAILURE
+        self._whole_body = body
         buffer_bytes = sum(one.nbytes for one in self.buffers)
         self.bytes = len(body) + buffer_bytes
         self.head: Bytes = np.zeros(_HEAD_BYTES, np.uint8)
@@ -89,6 +92,19 @@ class Packed:
             raise MisuseError(
                 f"the object that {where} cannot be pickled: {self.failure}"
             ) from self.failure
+
+    def copy(self, rank: int) -> object:
+        """The object as a rank receives it that sends it to itself.
+
+        Args:
+            rank: That rank, for messages.
+
+        Raises:
+            MisuseError: The object cannot be pickled, or cannot be unpickled.
+        """
+        self.check(f"rank {rank} sends to itself")
+        pickled = memoryview(self._whole_body)[_LENGTH_BYTES * (1 + len(self.buffers)) :]
+        return _unpickled(pickled, [np.array(one) for one in self.buffers], rank, rank)
 
     def _body_of(self, value: object) -> bytes:
         def is_small(buffer: pickle.PickleBuffer) -> bool:
@@ -195,18 +211,16 @@ class Arrival:
             raise MisuseError(
                 f"rank {self.sender} could not pickle the object for rank {rank}: {self._failure}"
             )
-        pickled = self.body.data[self._pickle_start :]
-        try:
-            return pickle.loads(pickled, buffers=[one.data for one in self.buffers])
-        except Exception as error:  # a class may raise any exception where it is unpickled
-            raise MisuseError(
-                f"rank {rank} cannot unpickle the object from rank {self.sender}: {error}"
-            ) from error
+        return _unpickled(self.body.data[self._pickle_start :], self.buffers, rank, self.sender)
 
     def _refuse(self, sent: str) -> NoReturn:
         raise PeerError(f"rank {self.sender} sent {sent} where an object was due", self.sender)
 
 
-def copy_of(value: object) -> object:
-    """What a rank receives that sends the object to itself."""
-    return pickle.loads(pickle.dumps(value, 5))
+def _unpickled(pickled: memoryview, buffers: Sequence[Bytes], rank: int, sender: int) -> object:
+    try:
+        return pickle.loads(pickled, buffers=[one.data for one in buffers])
+    except Exception as error:  # a class may raise any exception where it is unpickled
+        raise MisuseError(
+            f"rank {rank} cannot unpickle the object from rank {sender}: {error}"
+        ) from error

@@ -12,7 +12,7 @@ from unisono.testing import run_ranks
 
 RANKS = quick(range(2, 10), (2, 3, 5))
 # Three sizes: within a head, a body of its own, and buffers beside it.
-SIZES = {"small": 3, "body": 700, "buffers": 40_000}
+SIZES = {"small": 3, "body": 1900, "buffers": 40_000}
 
 
 def made(rank: int, to: int, size: int) -> dict[str, object]:
@@ -106,6 +106,29 @@ def test_messages_of_objects_with_tags_and_from_any_rank(size):
     run_ranks(4, check)
 
 
+def test_every_form_of_an_object_is_sent():
+    """The body in the head or apart, with and without buffers."""
+    forms = [None, list(range(5000)), np.arange(5000), {"a": np.arange(5000), "b": "b" * 5000}]
+    packed = [Packed(one, 1 << 30) for one in forms]
+    assert [(one.body is None, bool(one.buffers)) for one in packed] == [
+        (True, False),
+        (False, False),
+        (True, True),
+        (False, True),
+    ]
+
+    def check(comm):
+        for form in forms:
+            for found in (
+                *comm.all_gather_object(form),
+                comm.broadcast_object(form if comm.rank == 1 else None, 1),
+                *comm.all_to_all_objects([form] * comm.size),
+            ):
+                np.testing.assert_equal(found, form)
+
+    run_ranks(2, check)
+
+
 def test_a_received_object_shares_nothing_with_the_senders():
     def check(comm):
         mine = np.zeros(10_000)
@@ -167,7 +190,7 @@ def test_an_object_over_the_bound_is_refused_on_both_sides_and_calls_go_on():
 
 def test_one_refused_object_does_not_stop_the_others():
     def check(comm):
-        value = np.zeros(30_000) if comm.rank == 2 else np.full(600, comm.rank)
+        value = np.zeros(30_000) if comm.rank == 2 else np.full(700, comm.rank)
         if comm.rank == 1:
             comm.gather_object(value, max_bytes=10_000)
         else:
@@ -268,7 +291,7 @@ def test_arguments_that_cannot_be():
 def test_a_message_that_is_no_object_ends_the_communicator_and_names_its_sender():
     def check(comm):
         if comm.rank == 0:
-            comm.send(np.zeros(1024, np.uint8), 1)
+            comm.send(np.zeros(4096, np.uint8), 1)
             with pytest.raises(unisono.Error):
                 comm.barrier()
         else:
@@ -280,7 +303,7 @@ def test_a_message_that_is_no_object_ends_the_communicator_and_names_its_sender(
 
 
 def head_of(body_bytes: int, buffer_bytes: int, kind: int = 0) -> np.ndarray:
-    head = np.zeros(1024, np.uint8)
+    head = np.zeros(4096, np.uint8)
     struct.pack_into("<4sIQQQ", head, 0, b"UNOB", kind, 1 << 40, body_bytes, buffer_bytes)
     return head
 
@@ -292,7 +315,7 @@ def head_of(body_bytes: int, buffer_bytes: int, kind: int = 0) -> np.ndarray:
         ([3, 1 << 63, 1 << 63, 8], 8),
         ([2, 8, 0], 8),
         ([1, 9], 8),
-        ([200, 8], 8),
+        ([400, 8], 8),
         ([0], 8),
     ],
     ids=["too many", "sum wraps", "empty buffer", "too long", "body too short", "none listed"],
@@ -327,7 +350,7 @@ def test_any_bytes_for_a_head_are_read_or_refused():
         except unisono.PeerError:
             refused += 1
             continue
-        assert arrival.body.nbytes <= 1024
+        assert arrival.body.nbytes <= 4096
     assert 500 < refused < 3000
 
 
