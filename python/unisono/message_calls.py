@@ -2,12 +2,13 @@
 
 from typing import Unpack
 
+from unisono import _unisono as native
 from unisono.arguments import guard
-from unisono.arrays import Array, Returned
+from unisono.arrays import Array, Returned, View
 from unisono.calls import DeviceOptions
 from unisono.collective_calls import Collectives
-from unisono.streams import Stream
-from unisono.work import Group, Work
+from unisono.streams import Stream, stream_of
+from unisono.work import Group, Work, message_of
 
 __all__ = ["Messages"]
 
@@ -36,10 +37,13 @@ class Messages(Collectives):
         Returns when x may be changed; that can be only when the peer receives. Two ranks that send
         to each other call sendrecv, or do it in a `group`.
         """
-        group = self.group(async_op=async_op, timeout=timeout, stream=stream)
+        if not async_op:
+            self._run(*message_of(self._native, True, x, peer, tag, dtype), timeout, stream)
+            return None
+        group = self.group(async_op=True, timeout=timeout, stream=stream)
         with group:
             group.send(x, peer, tag=tag, dtype=dtype)
-        return group.work if async_op else None
+        return group.work
 
     def recv(
         self,
@@ -69,10 +73,13 @@ class Messages(Collectives):
         Returns:
             out; with async_op, a Work, whose wait() returns out.
         """
-        group = Group(self._native, self.rank, async_op, timeout, {"stream": stream}, out)
+        if not async_op:
+            self._run(*message_of(self._native, False, out, peer, tag, dtype), timeout, stream)
+            return out
+        group = Group(self._native, self.rank, True, timeout, {"stream": stream}, out)
         with group:
             group.recv(out, peer, tag=tag, dtype=dtype)
-        return group.work if async_op else out
+        return group.work
 
     def sendrecv(
         self,
@@ -118,6 +125,12 @@ class Messages(Collectives):
             **on: For arrays in device memory. Every peer takes at least one SM for each direction.
         """
         return Group(self._native, self.rank, async_op, timeout, on)
+
+    def _run(
+        self, message: native.Message, view: View, timeout: float | None, stream: Stream | None
+    ) -> None:
+        on = stream_of(stream, (view,), "a message", self.rank)
+        self._native.run_message(message, {"timeout": timeout}, on)
 
 
 guard(globals())

@@ -65,6 +65,8 @@ class Objects(ObjectExchange):
     ) -> Any:
         """Receives the object that a rank sends by send_object, and returns it.
 
+        To unpickle an object runs code that its sender chooses. The sender is a rank of this job.
+
         Args:
             peer: The rank that sends it.
             tag: The tag of the send.

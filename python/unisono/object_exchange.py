@@ -141,14 +141,18 @@ class ObjectExchange(Messages):
         tag: int,
     ) -> None:
         """Sends arrays to ranks and receives into arrays from ranks, all in one group."""
-        if not any(sent.values()) and not any(received.values()):
-            return
-        with self.group(timeout=timeout) as group:
-            for peer, arrays in sent.items():
-                for array in arrays:
+        leaving = [(peer, array) for peer, arrays in sent.items() for array in arrays]
+        coming = [(peer, array) for peer, arrays in received.items() for array in arrays]
+        if len(leaving) + len(coming) == 1:  # such a message may run inline
+            for peer, array in leaving:
+                self.send(array, peer, tag=tag, timeout=timeout)
+            for peer, array in coming:
+                self.recv(array, peer, tag=tag, timeout=timeout)
+        elif leaving or coming:
+            with self.group(timeout=timeout) as group:
+                for peer, array in leaving:
                     group.send(array, peer, tag=tag)
-            for peer, arrays in received.items():
-                for array in arrays:
+                for peer, array in coming:
                     group.recv(array, peer, tag=tag)
 
     def _read(self, read: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ from unisono.arrays import Array, Returned, View
 from unisono.errors import CollectiveTimeoutError, Error, MisuseError
 from unisono.streams import DeviceOptions, stream_of
 
-__all__ = ["ANY_SOURCE", "Group", "Work", "wait_all", "wait_any", "wait_some"]
+__all__ = ["ANY_SOURCE", "Group", "Work", "message_of", "wait_all", "wait_any", "wait_some"]
 
 # The peer of a receive that takes the first message to arrive from any other rank.
 ANY_SOURCE = -1
@@ -197,16 +197,14 @@ class Group:
 
     def send(self, x: Array, peer: int, *, tag: int = 0, dtype: str | None = None) -> None:
         """Adds a send of x to a rank; x must be left alone until the group is complete."""
-        view = View(x, False, dtype, f"the array sent to rank {peer} by rank {self._rank}")
-        self._add(True, view, peer, tag)
+        self._add(*message_of(self._native, True, x, peer, tag, dtype))
 
     def recv(self, out: Array, peer: int, *, tag: int = 0, dtype: str | None = None) -> None:
         """Adds a receive into `out` of as many elements from a rank.
 
         A receive from ANY_SOURCE must be the only message of its group.
         """
-        view = View(out, True, dtype, f"the array that rank {self._rank} receives from {peer} into")
-        self._add(False, view, peer, tag)
+        self._add(*message_of(self._native, False, out, peer, tag, dtype))
         self._received.append(out)
 
     def __repr__(self) -> str:
@@ -243,20 +241,45 @@ class Group:
         if not self._async:
             self._work.wait()
 
-    def _add(self, is_send: bool, view: View, peer: int, tag: int) -> None:
+    def _add(self, message: native.Message, view: View) -> None:
         if self._work is not None:
             raise MisuseError("this group has been started; make another one")
-        is_rank = not isinstance(peer, int) or 0 <= peer < self._native.size
-        if not is_rank and (is_send or peer != ANY_SOURCE):
-            what = "send" if is_send else "receive"
-            raise MisuseError(
-                f"peer is {peer} in a {what} on rank {self._rank}; it must be 0 to "
-                f"{self._native.size - 1}{'' if is_send else ', or ANY_SOURCE'}"
-            )
-        self._messages.append(
-            native.Message(is_send, view.address, view.count * view.words, view.word, peer, tag)
-        )
+        self._messages.append(message)
         self._views.append(view)
+
+
+def message_of(
+    communicator: native.Communicator,
+    is_send: bool,
+    array: Array,
+    peer: int,
+    tag: int,
+    dtype: str | None,
+) -> tuple[native.Message, View]:
+    """A message, checked, and the memory that it moves.
+
+    Args:
+        communicator: Whose ranks exchange it.
+        is_send: Whether this rank sends it.
+        array: What is sent, or written to.
+        peer: The other rank, or ANY_SOURCE for a receive.
+        tag: The tag.
+        dtype: As in CallOptions.
+    """
+    rank = communicator.rank
+    if is_send:
+        what = f"the array sent to rank {peer} by rank {rank}"
+    else:
+        what = f"the array that rank {rank} receives from {peer} into"
+    view = View(array, not is_send, dtype, what)
+    is_rank = not isinstance(peer, int) or 0 <= peer < communicator.size
+    if not is_rank and (is_send or peer != ANY_SOURCE):
+        raise MisuseError(
+            f"peer is {peer} in a {'send' if is_send else 'receive'} on rank {rank}; it must be 0 "
+            f"to {communicator.size - 1}{'' if is_send else ', or ANY_SOURCE'}"
+        )
+    elements = view.count * view.words
+    return native.Message(is_send, view.address, elements, view.word, peer, tag), view
 
 
 guard(globals())
