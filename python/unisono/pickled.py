@@ -42,7 +42,7 @@ class Packed:
     Attributes:
         head: The head, of a fixed size.
         body: The body, None if it is in the head.
-        buffers: Memory of the object, each of at least one byte.
+        buffers: Memory of the object, each of at least 4 KiB.
         bytes: Bytes of body and buffers.
         failure: Why the object cannot be pickled; None if it can. Its text is sent instead.
     """
@@ -187,10 +187,15 @@ class Arrival:
         room = len(self.body) // _LENGTH_BYTES - 1
         lengths = self.body[: (room + 1) * _LENGTH_BYTES].view("<u8")
         count = int(lengths[0]) if room >= 0 else -1
-        if not 0 <= count <= room:
-            self._refuse(f"a body of {len(self.body):,} bytes for {count:,} buffers")
+        # Buffers have a least size, which bounds the list by the bytes that the head announces.
+        if not 0 <= count <= min(room, self._buffer_bytes // _LEAST_BUFFER_BYTES):
+            self._refuse(
+                f"a body of {len(self.body):,} bytes for {count:,} buffers of "
+                f"{self._buffer_bytes:,} bytes"
+            )
         self._lengths = lengths[1 : count + 1].tolist()
-        if sum(self._lengths) != self._buffer_bytes or 0 in self._lengths:
+        least = min(self._lengths, default=_LEAST_BUFFER_BYTES)
+        if sum(self._lengths) != self._buffer_bytes or least < _LEAST_BUFFER_BYTES:
             self._refuse(f"buffers that do not have {self._buffer_bytes:,} bytes together")
         self._pickle_start = (count + 1) * _LENGTH_BYTES
 

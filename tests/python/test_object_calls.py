@@ -311,14 +311,23 @@ def head_of(body_bytes: int, buffer_bytes: int, kind: int = 0) -> np.ndarray:
 @pytest.mark.parametrize(
     ("lengths", "buffer_bytes"),
     [
-        ([1 << 62], 8),
-        ([3, 1 << 63, 1 << 63, 8], 8),
-        ([2, 8, 0], 8),
-        ([1, 9], 8),
-        ([400, 8], 8),
-        ([0], 8),
+        ([1 << 62], 5000),
+        ([3, 1 << 63, 1 << 63, 5000], 5000),
+        ([2, 5000, 0], 5000),
+        ([2, 5000, 4095], 9095),
+        ([1, 5001], 5000),
+        ([400, 5000], 5000),
+        ([0], 5000),
     ],
-    ids=["too many", "sum wraps", "empty buffer", "too long", "body too short", "none listed"],
+    ids=[
+        "too many",
+        "sum wraps",
+        "empty buffer",
+        "small buffer",
+        "too long",
+        "body too short",
+        "none listed",
+    ],
 )
 def test_lengths_that_do_not_agree_with_the_head_are_refused(lengths, buffer_bytes):
     body = struct.pack(f"<{len(lengths)}Q", *lengths)
