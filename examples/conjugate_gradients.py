@@ -3,7 +3,7 @@
     unisono run -n 4 examples/conjugate_gradients.py
 
 The system is Poisson's equation in one dimension: -u'' = f, with u = 0 at both ends. A row needs
-the unknowns beside its own, so that a rank exchanges one number with each neighbour. Dot products
+the unknowns next to its own, so that a rank exchanges one number with each neighbour. Dot products
 are all-reduces; since all ranks receive the same bits, they end in the same round.
 """
 
@@ -18,7 +18,7 @@ Vector = NDArray[np.float64]
 
 
 def multiply(grid: unisono.Grid, x: Vector) -> Vector:
-    """This rank's rows of the matrix with 2 on its diagonal and -1 beside it, times x."""
+    """This rank's rows of the matrix with 2 on its diagonal and -1 next to it, times x."""
     around = grid.all_to_all(x[[0, -1]])
     wide = np.concatenate([around[:1], x, around[1:]])
     return 2 * x - wide[:-2] - wide[2:]

@@ -92,7 +92,7 @@ class Calls:
                 if not self._is_native:
                     with suppress(Error):  # of this rank's part, which is raised below
                         self._native.refuse_call(str(error))
-                    self._is_native = True  # a method that has called this one is told, too
+                    self._is_native = True  # a method that called this one must not report, too
                 raise
 
         return tell

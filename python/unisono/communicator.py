@@ -118,7 +118,7 @@ class Communicator(Scans):
         Local: each rank names its own neighbours, and their lists must agree.
 
         Args:
-            sources: The ranks from which this rank receives; None stands for no neighbour.
+            sources: The ranks from which this rank receives; None where there is no neighbour.
             destinations: The ranks to which this rank sends.
         """
         return Neighbourhood(self, sources, destinations)

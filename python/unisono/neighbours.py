@@ -44,8 +44,8 @@ class Neighbourhood(Generic[AnyCommunicator]):
 
     Attributes:
         comm: The communicator.
-        sources: The ranks from which this rank receives; None stands for no neighbour.
-        destinations: The ranks to which this rank sends; None stands for no neighbour.
+        sources: The ranks from which this rank receives; None where there is no neighbour.
+        destinations: The ranks to which this rank sends; None where there is no neighbour.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Grid(Neighbourhood[AnyCommunicator]):
         self.periodic = tuple(periodic)
         self.coordinates = _coordinates(comm.rank, self.shape)
         neighbours = [
-            self._rank_beside(dimension, distance)
+            self._rank_at_distance(dimension, distance)
             for dimension in range(len(self.shape))
             for distance in (-1, 1)
         ]
@@ -239,9 +239,11 @@ class Grid(Neighbourhood[AnyCommunicator]):
         """
         if not 0 <= dimension < len(self.shape):
             raise MisuseError(f"dimension is {dimension}; it must be 0 to {len(self.shape) - 1}")
-        return self._rank_beside(dimension, -distance), self._rank_beside(dimension, distance)
+        return self._rank_at_distance(dimension, -distance), self._rank_at_distance(
+            dimension, distance
+        )
 
-    def _rank_beside(self, dimension: int, distance: int) -> int | None:
+    def _rank_at_distance(self, dimension: int, distance: int) -> int | None:
         place = list(self.coordinates)
         place[dimension] += distance
         return self.rank_at(place)

@@ -11,7 +11,7 @@ from unisono.pickled import Arrival, Packed
 from unisono.testing import run_ranks
 
 RANKS = quick(range(2, 10), (2, 3, 5))
-# Three sizes: within a head, a body of its own, and buffers beside it.
+# Three sizes: within a head, a body of its own, and buffers in addition.
 SIZES = {"small": 3, "body": 1900, "buffers": 40_000}
 
 
@@ -224,7 +224,7 @@ class Unwilling:
 
 
 def raise_here():
-    raise RuntimeError("nobody is home")
+    raise RuntimeError("nothing is here")
 
 
 class Hollow:
@@ -261,7 +261,7 @@ def test_an_object_that_cannot_be_unpickled_names_both_ranks():
         if comm.rank == 0:
             comm.send_object(Hollow(), 1)
         else:
-            with pytest.raises(unisono.MisuseError, match="rank 1 .* from rank 0: nobody is home"):
+            with pytest.raises(unisono.MisuseError, match="rank 1 .* from rank 0: nothing is here"):
                 comm.receive_object(0)
         assert comm.all_gather_object(comm.rank) == [0, 1]
 

@@ -166,7 +166,7 @@ def test_what_cannot_be_is_refused_and_the_communicator_is_usable(call, text):
     ids=["all_gather_v", "gather_v", "reduce_scatter_v", "scan", "broadcast_object",
          "all_gather_object"],
 )  # fmt: skip
-def test_where_calls_are_compared_all_ranks_hear_of_one_that_cannot_call(call, text):
+def test_where_calls_are_compared_all_ranks_report_a_call_that_one_cannot_make(call, text):
     def check(comm):
         right = 3 if "max_bytes" not in text else 4
         with pytest.raises(unisono.MisuseError, match=text):
