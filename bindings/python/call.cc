@@ -92,16 +92,19 @@ void bind_call(nb::module_& module) {
       .def(
           "__init__",
           [](Message* self, bool is_send, std::uintptr_t address, std::int64_t count,
-             std::string_view type, int peer) {
-            new (self) Message{
-                .is_send = is_send, .count = count, .type = data_type_of(type), .peer = peer};
+             std::string_view type, int peer, int tag) {
+            new (self) Message{.is_send = is_send,
+                               .count = count,
+                               .type = data_type_of(type),
+                               .peer = peer,
+                               .tag = tag};
             if (is_send)
               self->send_data = reinterpret_cast<const void*>(address);
             else
               self->recv_data = reinterpret_cast<void*>(address);
           },
           nb::arg("is_send"), nb::arg("address"), nb::arg("count"), nb::arg("type"),
-          nb::arg("peer"));
+          nb::arg("peer"), nb::arg("tag") = 0);
 }
 
 }  // namespace unisono::python

@@ -118,6 +118,21 @@ Work submit_messages(Communicator& communicator, const std::vector<const Message
   return take(without_gil([&] { return communicator.submit(all, options); }));
 }
 
+// An uncontended message without a tag runs inline, which no Work is made for.
+void run_message(Communicator& communicator, const Message& message, const nb::dict& given,
+                 std::optional<std::uintptr_t> stream) {
+  const CallOptions options = call_options_of(given, stream);
+  check(without_gil([&]() -> Status {
+    const auto& [is_send, sent, received, count, type, peer, tag] = message;
+    if (tag == 0 && peer != any_source)
+      return is_send ? communicator.send(sent, count, type, peer, options)
+                     : communicator.recv(received, count, type, peer, options);
+    auto work = communicator.submit(std::span(&message, 1), options);
+    if (!work.ok()) return work.take_error();
+    return work->wait();
+  }));
+}
+
 std::string state_of(const Work& work) {
   if (!work.done()) return "running";
   return work.status().ok() ? "complete" : "failed";
@@ -154,7 +169,8 @@ void bind_communicator(nb::module_& module) {
       .def("test", [](Work& work) { return without_gil([&] { return work.test(); }); })
       .def("wait", &wait, nb::arg("timeout") = nb::none())
       .def_prop_ro("state", &state_of)
-      .def_prop_ro("sequence", &Work::sequence);
+      .def_prop_ro("sequence", &Work::sequence)
+      .def_prop_ro("source", &Work::source);
 
   nb::class_<Communicator>(module, "AnyCommunicator");
   nb::class_<HeldCommunicator, Communicator>(module, "Communicator")
@@ -186,6 +202,8 @@ void bind_communicator(nb::module_& module) {
           nb::arg("call"))
       .def("submit_messages", &submit_messages, nb::arg("messages"),
            nb::arg("options") = nb::dict(), nb::arg("stream") = nb::none())
+      .def("run_message", &run_message, nb::arg("message"), nb::arg("options") = nb::dict(),
+           nb::arg("stream") = nb::none())
       .def("split", &split, nb::arg("color"), nb::arg("key"))
       .def("shrink", &shrink, nb::arg("excluded"))
       .def("check_failure", [](const Communicator& self) { check(self.failure()); })

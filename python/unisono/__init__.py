@@ -38,9 +38,11 @@ if TYPE_CHECKING:
         PeerError,
     )
     from unisono.join import init
-    from unisono.work import Group, Work
+    from unisono.neighbours import Grid, Neighbourhood
+    from unisono.work import ANY_SOURCE, Group, Work, wait_all, wait_any, wait_some
 
 __all__ = [
+    "ANY_SOURCE",
     "AbortedError",
     "ArgumentTypeError",
     "BugError",
@@ -49,9 +51,11 @@ __all__ = [
     "Communicator",
     "Error",
     "Explanation",
+    "Grid",
     "Group",
     "MachineError",
     "MisuseError",
+    "Neighbourhood",
     "PeerError",
     "RendezvousListener",
     "Setting",
@@ -66,6 +70,9 @@ __all__ = [
     "settings",
     "simd_level",
     "transports",
+    "wait_all",
+    "wait_any",
+    "wait_some",
 ]
 
 _MODULES = {
@@ -73,7 +80,8 @@ _MODULES = {
     "errors": ("AbortedError", "ArgumentTypeError", "BugError", "CollectiveTimeoutError", "Error",
                "MachineError", "MisuseError", "PeerError"),
     "join": ("init",),
-    "work": ("Group", "Work"),
+    "neighbours": ("Grid", "Neighbourhood"),
+    "work": ("ANY_SOURCE", "Group", "Work", "wait_all", "wait_any", "wait_some"),
 }  # fmt: skip
 # `import unisono` is enough to use them.
 _PUBLIC_MODULES = (

@@ -39,11 +39,15 @@ class Work:
     def wait(self, timeout: float | None = None) -> None: ...
     @property
     def sequence(self) -> int: ...
+    @property
+    def source(self) -> int: ...  # of a complete receive from any source; else -1
 
 class Message:
     """One message of a group: a send to or a receive from `peer` of `count` elements."""
 
-    def __init__(self, is_send: bool, address: int, count: int, type: str, peer: int) -> None: ...
+    def __init__(
+        self, is_send: bool, address: int, count: int, type: str, peer: int, tag: int = 0
+    ) -> None: ...
 
 class Call:
     """A call's arguments, checked once; it may be run any number of times."""
@@ -109,6 +113,9 @@ class Communicator:
         options: Mapping[str, object] = ...,
         stream: int | None = None,
     ) -> Work: ...
+    def run_message(
+        self, message: Message, options: Mapping[str, object] = ..., stream: int | None = None
+    ) -> None: ...
     def split(self, color: int, key: int) -> Communicator | None: ...
     def shrink(self, excluded: Sequence[int]) -> Communicator: ...
     def check_failure(self) -> None: ...  # raises what has ended the communicator

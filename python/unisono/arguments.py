@@ -121,7 +121,7 @@ def _wrong(
     function: Callable[..., Any], error: Exception, values: Sequence[Any], named: Mapping[str, Any]
 ) -> Error | None:
     """What is wrong with the arguments of a function that raised an exception; None if nothing."""
-    name = _name(function)
+    name = _name_of_method(function, values)
     signature = inspect.signature(function)
     try:
         bound = signature.bind(*values, **named)
@@ -268,6 +268,14 @@ def _type_named(text: str) -> Any:
 def _name(function: Any) -> str:
     # Trace is what programs are called with: p.chunk is chunk.
     return str(function.__qualname__).removesuffix(".__init__").removeprefix("Trace.")
+
+
+def _name_of_method(function: Any, values: Sequence[Any]) -> str:
+    """The function's name; of a method, by the class of its object, not a base of that class."""
+    name = _name(function)
+    owner, _, method = name.rpartition(".")
+    bases = [base.__name__ for base in type(values[0]).__mro__] if values else []
+    return f"{bases[0]}.{method}" if owner in bases else name
 
 
 def _text(hint: Any) -> str:

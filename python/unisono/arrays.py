@@ -4,6 +4,16 @@ NumPy arrays, tensors, CuPy arrays and whatever else offers DLPack, the buffer p
 `__cuda_array_interface__`, in CPU memory or in that of a CUDA device. NumPy has no
 bfloat16 and no 8-bit floats of its own: arrays of ml_dtypes are taken as what they are, and
 `dtype=` reads an array of integers as if its elements were of another type of the same size.
+
+Calls that only move data take elements of any type, bit for bit: also bool, complex, datetime64,
+strings of fixed length, structured types, and types of the other byte order. Python objects are
+references and are refused; `Communicator.send_object` and the calls like it take them. Reductions
+take the types of `unisono.data_types()`, and
+
+- complex64 and complex128 for "sum", "average" and "pre_multiplied_sum", as pairs of floats;
+- bool for "max", which is *or*, and "min", which is *and*.
+
+An array must be contiguous in C order. An input may be read-only, an output may not.
 """
 
 import importlib
@@ -53,6 +63,17 @@ _FOREIGN = {
     "float8_e4m3fn": "float8_e4m3",
     "float8_e5m2": "float8_e5m2",
 }
+# How reductions take elements that the core has no type for: the type of the words that an element
+# is made of, and the operations for which a word may be combined by itself.
+_WORDS = {
+    "complex64": ("float32", ("sum", "average", "pre_multiplied_sum")),
+    "complex128": ("float64", ("sum", "average", "pre_multiplied_sum")),
+    "bool": ("uint8", ("min", "max")),
+}
+# Kinds of NumPy types that its exporters share: bool, integers, floats, complex numbers.
+_OWN = "biufc"
+# What moves elements whose type the core does not have.
+_MOVED = "uint8"
 
 
 class View:
@@ -63,13 +84,24 @@ class View:
         count: Elements.
         device: The CUDA device's number; None in CPU memory.
         shape: The shape of the array.
-        type: The element type's name, as unisono calls it.
+        type: The element type's name, as unisono or NumPy calls it.
+        word: The type that the core reads the memory as.
+        words: Words in an element; 1 if the core has the element's type.
         source: The array itself.
+        operation: The reduction that combines the elements; None if they are only moved.
     """
 
-    __slots__ = ("address", "buffer", "count", "device", "shape", "source", "type")
+    __slots__ = ("address", "buffer", "count", "device", "operation", "shape", "source", "type",
+                 "word", "words")  # fmt: skip
 
-    def __init__(self, array: Array | None, writable: bool, dtype: str | None, what: str) -> None:
+    def __init__(
+        self,
+        array: Array | None,
+        writable: bool,
+        dtype: str | None,
+        what: str,
+        operation: str | None = None,
+    ) -> None:
         """Takes the memory of `array`.
 
         Args:
@@ -77,15 +109,26 @@ class View:
             writable: Whether it will be written to.
             dtype: Read the elements as this type, of the same size.
             what: "the input of all_reduce on rank 3", for messages.
+            operation: As the attribute.
 
         Raises:
             MisuseError: It cannot be used; the message says why.
         """
+        self.source = array
+        self.operation = operation
+        named = ""
+        shared: Any = array
+        if isinstance(array, np.ndarray) and not _is_own(array.dtype):
+            named = _FOREIGN.get(array.dtype.name, "")
+            if named:  # NumPy's exporters refuse ml_dtypes' types
+                shared = array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16)
+            elif operation is None and array.dtype.itemsize > 0 and not array.dtype.hasobject:
+                self._take_bytes(array, writable, dtype, what)
+                return
         try:
-            shared, named = _without_foreign_type(array)
             buffer = _buffer_of(shared, writable)
         except Exception as error:  # an exporter may raise any
-            raise MisuseError(_why_not_shared(array, writable, what, error)) from None
+            raise MisuseError(_why_not_shared(array, writable, what, error, operation)) from None
         kind, _, number = buffer.device.partition(":")
         if kind not in ("cpu", "cuda"):
             raise MisuseError(
@@ -93,17 +136,34 @@ class View:
                 "for example x.cpu()"
             )
         if not buffer.contiguous:
-            raise MisuseError(
-                f"{what} is not contiguous: shape {buffer.shape}, strides {buffer.strides} in "
-                "elements; pass a contiguous array, for example numpy.ascontiguousarray(x)"
-            )
-        self.type = _type_of(buffer, named, dtype, what)
+            raise MisuseError(_why_strided(buffer.shape, buffer.strides, what))
+        if dtype is None and buffer.type and not named:
+            self.type = self.word = buffer.type
+            self.words = 1
+        else:
+            self.type = _type_of(buffer, named, dtype, what)
+            self.word, self.words = _words_of(self.type, buffer.item_bytes, operation, what)
         self.buffer = buffer
         self.address = buffer.address
         self.count = buffer.count
         self.device = int(number) if kind == "cuda" else None
         self.shape = buffer.shape
-        self.source = array
+
+    def _take_bytes(self, array: Any, writable: bool, dtype: str | None, what: str) -> None:
+        """Takes the bytes of a NumPy array that NumPy does not share as what it is."""
+        if dtype is not None:
+            raise MisuseError(
+                f"{what} is a NumPy array of type {array.dtype}, which dtype= does not read"
+            )
+        if not array.flags.c_contiguous:
+            strides = tuple(stride // array.itemsize for stride in array.strides)
+            raise MisuseError(_why_strided(array.shape, strides, what))
+        if writable and not array.flags.writeable:
+            raise MisuseError(_why_not_shared(array, writable, what, None, None))
+        self.buffer = native.Buffer(np.asarray(array).reshape(-1).view(np.uint8), writable)
+        self.address, self.device = self.buffer.address, None
+        self.count, self.shape = array.size, array.shape
+        self.type, self.word, self.words = str(array.dtype), _MOVED, array.itemsize
 
 
 def empty_like(view: View, shape: tuple[int, ...]) -> Returned:
@@ -132,7 +192,7 @@ def empty_like(view: View, shape: tuple[int, ...]) -> Returned:
 
 def bytes_of(view: View) -> int:
     """Bytes of the array's memory."""
-    return int(view.count * _SIZES[view.type])
+    return int(view.count * view.words * _SIZES[view.word])
 
 
 def rows(view: View) -> tuple[int, tuple[int, ...]]:
@@ -193,41 +253,69 @@ def _buffer_of(array: Array | None, writable: bool) -> Any:
     return native.Buffer(array, writable)
 
 
-def _without_foreign_type(array: Array | None) -> tuple[Array | None, str]:
-    """NumPy's own exporters refuse ml_dtypes' types: shares them as integers, and their name."""
-    if not isinstance(array, np.ndarray) or array.dtype.isbuiltin == 1:
-        return array, ""
-    named = _FOREIGN.get(array.dtype.name, "")
-    if not named:
-        return array, ""
-    return array.view(np.uint8 if array.dtype.itemsize == 1 else np.uint16), named
+def _is_own(dtype: Any) -> bool:
+    """Whether NumPy shares arrays of the type as what they are."""
+    return bool(dtype.isbuiltin == 1 and dtype.kind in _OWN)
 
 
 def _type_of(buffer: Any, named: str, dtype: str | None, what: str) -> str:
-    found = named or buffer.type
-    if dtype is not None:
-        wanted = known_type(dtype)
-        if _SIZES[wanted] != buffer.item_bytes:
-            raise MisuseError(
-                f"{what} has elements of {buffer.item_bytes} bytes ({found or buffer.type_text}); "
-                f"they cannot be read as {wanted}, of {_SIZES[wanted]} bytes"
-            )
-        return wanted
-    if not found:
+    found = named or buffer.type or buffer.type_text
+    if dtype is None:
+        return str(found)
+    wanted = known_type(dtype)
+    if _SIZES[wanted] != buffer.item_bytes:
         raise MisuseError(
-            f"{what} has elements of type {buffer.type_text}; there are {', '.join(_SIZES)} "
-            "(dtype= reads elements as another type of the same size)"
+            f"{what} has elements of {buffer.item_bytes} bytes ({found}); they cannot be read as "
+            f"{wanted}, of {_SIZES[wanted]} bytes"
         )
-    return found
+    return wanted
 
 
-def _why_not_shared(array: Array | None, writable: bool, what: str, error: Exception) -> str:
+def _words_of(name: str, item_bytes: int, operation: str | None, what: str) -> tuple[str, int]:
+    """The type of the words that elements are made of, and how many words an element has."""
+    if name in _SIZES:
+        return name, 1
+    if operation is None:
+        return _MOVED, item_bytes
+    word, operations = _WORDS.get(name, ("", ()))
+    if operation in operations:
+        return word, item_bytes // _SIZES[word]
+    if operations:
+        raise MisuseError(
+            f"{what} has elements of type {name}, for which there is no {operation}; there are "
+            f"{', '.join(operations)}"
+        )
+    raise MisuseError(
+        f"{what} has elements of type {name}, which cannot be combined; there are "
+        f"{', '.join(_SIZES)} (dtype= reads elements as another type of the same size)"
+    )
+
+
+def _why_strided(shape: tuple[int, ...], strides: tuple[int, ...], what: str) -> str:
+    return (
+        f"{what} is not contiguous: shape {shape}, strides {strides} in elements; pass a "
+        "contiguous array, for example numpy.ascontiguousarray(x)"
+    )
+
+
+def _why_not_shared(
+    array: Array | None,
+    writable: bool,
+    what: str,
+    error: Exception | None,
+    operation: str | None,
+) -> str:
     if isinstance(array, np.ndarray):
         if writable and not array.flags.writeable:
             return f"{what} is read-only; pass an array that may be written to"
+        if array.dtype.hasobject:
+            return (
+                f"{what} is a NumPy array of type {array.dtype}, whose elements are references to "
+                "Python objects; send_object, broadcast_object and the calls like them take it"
+            )
         return (
-            f"{what} is a NumPy array of type {array.dtype}; there are {', '.join(_SIZES)} "
-            "in the machine's byte order"
+            f"{what} is a NumPy array of type {array.dtype}, for which there is no {operation}; "
+            f"there are {', '.join(_SIZES)} in the machine's byte order"
         )
     kind = type(array).__qualname__
     if writable:

@@ -25,6 +25,12 @@ _COLLECTIVES = (
     "scatter",
     "all_to_all",
     "all_to_all_v",
+    "all_gather_v",
+    "gather_v",
+    "scatter_v",
+    "reduce_scatter_v",
+    "broadcast_object",
+    "all_gather_object",
     "barrier",
     "run",
 )
@@ -86,6 +92,7 @@ class Calls:
                 if not self._is_native:
                     with suppress(Error):  # of this rank's part, which is raised below
                         self._native.refuse_call(str(error))
+                    self._is_native = True  # a method that called this one must not report, too
                 raise
 
         return tell
@@ -113,12 +120,18 @@ class Calls:
                 f"{', '.join(CallOptions.__annotations__)}"
             )
         typed = source or target
+        words = typed.words if typed else 1
+        if words != 1:
+            send_counts, send_displacements, recv_counts, recv_displacements = (
+                [words * one for one in elements]
+                for elements in (send_counts, send_displacements, recv_counts, recv_displacements)
+            )
         call = native.Call(
             collective,
             source.address if source else 0,
             target.address if target else 0,
-            count,
-            typed.type if typed else "uint8",
+            count * words,
+            typed.word if typed else "uint8",
             operation,
             root,
             multiplier,
@@ -137,22 +150,35 @@ class Calls:
         return result
 
     def _view(
-        self, array: Array | None, which: str, what: str, options: CallOptions, *, writable: bool
+        self,
+        array: Array | None,
+        which: str,
+        what: str,
+        options: CallOptions,
+        *,
+        writable: bool,
+        op: str | None = None,
     ) -> View:
         where = f"the {which} of {what} on rank {self.rank}"
-        return View(array, writable, options.get("dtype"), where)
+        return View(array, writable, options.get("dtype"), where, op)
 
     def _input(
-        self, x: Array | None, what: str, options: CallOptions, *, writable: bool = False
+        self,
+        x: Array | None,
+        what: str,
+        options: CallOptions,
+        *,
+        writable: bool = False,
+        op: str | None = None,
     ) -> View:
-        return self._view(x, "input", what, options, writable=writable)
+        return self._view(x, "input", what, options, writable=writable, op=op)
 
     def _output(
         self, out: Array | None, like: View, shape: tuple[int, ...], what: str, options: CallOptions
     ) -> View:
         if out is None:
             out = empty_like(like, shape)
-        target = self._view(out, "output", what, options, writable=True)
+        target = self._view(out, "output", what, options, writable=True, op=like.operation)
         self._check_type(like, target, what)
         if target.count != prod(shape):
             raise MisuseError(

@@ -39,7 +39,7 @@ class Collectives(Inspection):
             The output; with async_op, a Work.
         """
         what = "all_reduce"
-        source = self._input(x, what, options, writable=out is x)
+        source = self._input(x, what, options, writable=out is x, op=op)
         target = source if out is x else self._output(out, source, source.shape, what, options)
         return self._call(
             what, source, target, source.count, options, operation=op, multiplier=multiplier
@@ -86,7 +86,7 @@ class Collectives(Inspection):
             The output; with async_op, a Work.
         """
         what = "reduce_scatter"
-        source = self._input(x, what, options)
+        source = self._input(x, what, options, op=op)
         target = self._output(out, source, self._block(source, what), what, options)
         return self._call(
             what, source, target, target.count, options, operation=op, multiplier=multiplier
@@ -143,7 +143,7 @@ class Collectives(Inspection):
         """
         what = "reduce"
         self._check_root(root, what)
-        source = self._input(x, what, options, writable=out is x and self.rank == root)
+        source = self._input(x, what, options, writable=out is x and self.rank == root, op=op)
         target = None
         if self.rank == root:
             target = source if out is x else self._output(out, source, source.shape, what, options)

@@ -17,25 +17,25 @@ communicator.
 """
 
 import atexit
+import math
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, cast
 
 from unisono import _unisono as native
 from unisono import endings
 from unisono.arguments import guard
-from unisono.arrays import Array, Returned
-from unisono.calls import CallOptions, DeviceOptions
-from unisono.collective_calls import Collectives
+from unisono.calls import CallOptions
 from unisono.errors import PEER_KINDS, MisuseError
-from unisono.streams import Stream
-from unisono.work import Group, Work, abort_unfinished
+from unisono.neighbours import Grid, Neighbourhood, check_shape
+from unisono.scan_calls import Scans
+from unisono.work import abort_unfinished
 
 __all__ = ["CallOptions", "Communicator"]
 
 
-class Communicator(Collectives):
+class Communicator(Scans):
     """A group of ranks. `unisono.init` makes the first one, `split` makes others of it.
 
     As a context manager it is destroyed at the end, or aborted if an exception leaves the block.
@@ -87,56 +87,6 @@ class Communicator(Collectives):
     def __repr__(self) -> str:
         return f"<unisono.Communicator {self.id}: rank {self.rank} of {self.size}>"
 
-    # Point to point -------------------------------------------------------------------------------
-
-    def send(
-        self,
-        x: Array,
-        peer: int,
-        *,
-        dtype: str | None = None,
-        async_op: bool = False,
-        timeout: float | None = None,
-        stream: Stream | None = None,
-    ) -> Work | None:
-        """Sends x to a rank, which must receive as many elements of the type.
-
-        Messages between two ranks match in order. Returns when x may be changed; that can be only
-        when the peer receives. Two ranks that send to each other do it in a `group`.
-        """
-        group = self.group(async_op=async_op, timeout=timeout, stream=stream)
-        with group:
-            group.send(x, peer, dtype=dtype)
-        return group.work if async_op else None
-
-    def recv(
-        self,
-        out: Array,
-        peer: int,
-        *,
-        dtype: str | None = None,
-        async_op: bool = False,
-        timeout: float | None = None,
-        stream: Stream | None = None,
-    ) -> Returned:
-        """Receives into `out` what a rank sends, as many elements. Returns out, or a Work."""
-        group = self.group(async_op=async_op, timeout=timeout, stream=stream)
-        with group:
-            group.recv(out, peer, dtype=dtype)
-        return group.work if async_op else out
-
-    def group(
-        self, *, async_op: bool = False, timeout: float | None = None, **on: Unpack[DeviceOptions]
-    ) -> Group:
-        """Collects sends and receives and starts them together; see Group.
-
-        Args:
-            async_op: Do not wait for them at the end of the block; `group.work` waits.
-            timeout: Seconds until they fail; None takes the communicator's.
-            **on: For arrays in device memory. Every peer takes at least one SM for each direction.
-        """
-        return Group(self._native, self.rank, async_op, timeout, on)
-
     # Life -----------------------------------------------------------------------------------------
 
     def split(self, color: int | None, key: int | None = None) -> "Communicator | None":
@@ -155,6 +105,43 @@ class Communicator(Collectives):
             )
         made = self._native.split(-1 if color is None else color, self.rank if key is None else key)
         return None if made is None else Communicator(made)
+
+    def dup(self) -> "Communicator":
+        """Makes a communicator of the same ranks, with calls of its own. Collective."""
+        return cast("Communicator", self.split(0))
+
+    def neighbourhood(
+        self, sources: Sequence[int | None], destinations: Sequence[int | None]
+    ) -> "Neighbourhood[Communicator]":
+        """The ranks with which this one exchanges data. MPI_Dist_graph_create_adjacent.
+
+        Local: each rank names its own neighbours, and their lists must agree.
+
+        Args:
+            sources: The ranks from which this rank receives; None where there is no neighbour.
+            destinations: The ranks to which this rank sends.
+        """
+        return Neighbourhood(self, sources, destinations)
+
+    def cartesian(
+        self, shape: Sequence[int], periodic: bool | Sequence[bool] = False
+    ) -> "Grid[Communicator] | None":
+        """Makes a grid of the first ranks, which has a communicator of its own. Collective.
+
+        Ranks keep their order; MPI_Cart_create without reorder.
+
+        Args:
+            shape: Ranks along each dimension; their product is at most the number of ranks.
+            periodic: Whether the last rank of a dimension is next to its first, for all dimensions
+                or for each.
+
+        Returns:
+            The grid; None on ranks that have no place in it.
+        """
+        wrapped = [periodic] * len(shape) if isinstance(periodic, bool) else list(periodic)
+        check_shape(shape, wrapped, self.size)
+        comm = self.split(0 if self.rank < math.prod(shape) else None)
+        return None if comm is None else Grid(comm, shape, wrapped)
 
     def shrink(self, excluded: Sequence[int]) -> "Communicator":
         """Makes a communicator without some ranks, which may have died. Collective over the others.

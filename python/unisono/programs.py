@@ -75,7 +75,7 @@ class Programs(Calls):
             raise MisuseError(f"run of {name} with algorithm=; the program is the algorithm")
         inputs, outputs = self._native.custom_blocks(name)
         what = f"program {name}"
-        source = self._input(x, what, options, writable=out is x)
+        source = self._input(x, what, options, writable=out is x, op=op)
         if inputs == 0 or source.count % inputs:
             raise MisuseError(
                 f"the input of {what} on rank {self.rank} has shape {shape_text(source.shape)}; "

@@ -1,5 +1,6 @@
 """Started calls, and groups of sends and receives."""
 
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -7,15 +8,22 @@ from typing import Self
 from unisono import _unisono as native
 from unisono.arguments import guard
 from unisono.arrays import Array, Returned, View
-from unisono.errors import MisuseError
+from unisono.errors import CollectiveTimeoutError, Error, MisuseError
 from unisono.streams import DeviceOptions, stream_of
 
-__all__ = ["Group", "Work"]
+__all__ = ["ANY_SOURCE", "Group", "Work", "message_of", "wait_all", "wait_any", "wait_some"]
+
+# The peer of a receive that takes the first message to arrive from any other rank.
+ANY_SOURCE = -1
 
 # Works that may still run. They hold their arrays, which the native core reads and writes even when
 # the caller has let go of the Work.
 _running: set["Work"] = set()
 _is_ending = False
+
+# A waiting thread gives up its processor so often before it sleeps between polls.
+_EAGER_POLLS = 1000
+_POLL_SECONDS = 50e-6
 
 
 class Work:
@@ -66,6 +74,11 @@ class Work:
         """The call's number in its communicator, as in the record."""
         return self._work.sequence
 
+    @property
+    def source(self) -> int | None:
+        """The rank whose message a complete receive from ANY_SOURCE has taken; else None."""
+        return None if self._work.source == ANY_SOURCE else self._work.source
+
     def __repr__(self) -> str:
         of = f"{self.sequence} of communicator {self._communicator.id}"
         return f"<unisono.Work {of}: {self._work.state}>"
@@ -89,6 +102,64 @@ def abort_unfinished() -> None:
         work._communicator.abort()
 
 
+def wait_all(works: Sequence[Work], timeout: float | None = None) -> list[Returned]:
+    """Waits for all works, and returns their outputs in order.
+
+    Args:
+        works: Started calls, of any communicators of this process.
+        timeout: Seconds to wait at most; the works continue when they have passed. None waits
+            until each work's own deadline.
+
+    Raises:
+        CollectiveTimeoutError: `timeout` or a work's own deadline has passed.
+        Error: A work has failed. The others have been waited for.
+    """
+    end = None if timeout is None else time.monotonic() + timeout
+    outputs: list[Returned] = []
+    failure: Error | None = None
+    for work in works:
+        try:
+            outputs.append(work.wait(None if end is None else max(0.0, end - time.monotonic())))
+        except Error as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return outputs
+
+
+def wait_any(works: Sequence[Work], timeout: float | None = None) -> int:
+    """Waits until at least one work is complete or has failed.
+
+    Args:
+        works: Started calls, at least one. Leave out those whose outputs have been taken.
+        timeout: Seconds to wait at most; the works continue when they have passed.
+
+    Returns:
+        The index of the first one in `works`. Its wait() returns the output, or raises.
+
+    Raises:
+        CollectiveTimeoutError: `timeout` has passed.
+    """
+    return wait_some(works, timeout)[0]
+
+
+def wait_some(works: Sequence[Work], timeout: float | None = None) -> list[int]:
+    """Waits as wait_any does. Returns the indices of all works that are complete or have failed."""
+    if not works:
+        raise MisuseError("works is empty; there is nothing to wait for")
+    end = None if timeout is None else time.monotonic() + timeout
+    polls = 0
+    while True:
+        if done := [index for index, work in enumerate(works) if work.test()]:
+            return done
+        if end is not None and time.monotonic() >= end:
+            raise CollectiveTimeoutError(
+                f"none of {len(works)} works was complete after {timeout} s; they continue"
+            )
+        polls += 1
+        time.sleep(0 if polls < _EAGER_POLLS else _POLL_SECONDS)
+
+
 class Group:
     """Sends and receives that are started together, at the end of a `with` block.
 
@@ -96,8 +167,8 @@ class Group:
             group.send(x, right)
             group.recv(y, left)
 
-    Messages between two ranks match in order. A rank may send to itself if it receives from itself
-    in the same group. If an exception leaves the block, nothing is started.
+    Messages between two ranks with one tag match in order. A rank may send to itself if it receives
+    from itself in the same group. If an exception leaves the block, nothing is started.
 
     Attributes:
         work: The started messages; wait() returns the list of received arrays.
@@ -110,26 +181,30 @@ class Group:
         async_op: bool,
         timeout: float | None,
         options: DeviceOptions,
+        output: Returned = None,
     ) -> None:
+        """Made by `Communicator.group`; `output` is what wait() returns instead of the list."""
         self._native = communicator
         self._rank = rank
         self._async = async_op
         self._timeout = timeout
         self._options = options
+        self._output = output
         self._messages: list[native.Message] = []
         self._views: list[View] = []
         self._received: list[Array] = []
         self._work: Work | None = None
 
-    def send(self, x: Array, peer: int, *, dtype: str | None = None) -> None:
+    def send(self, x: Array, peer: int, *, tag: int = 0, dtype: str | None = None) -> None:
         """Adds a send of x to a rank; x must be left alone until the group is complete."""
-        view = View(x, False, dtype, f"the array sent to rank {peer} by rank {self._rank}")
-        self._add(True, view, peer)
+        self._add(*message_of(self._native, True, x, peer, tag, dtype))
 
-    def recv(self, out: Array, peer: int, *, dtype: str | None = None) -> None:
-        """Adds a receive into `out` of as many elements from a rank."""
-        view = View(out, True, dtype, f"the array that rank {self._rank} receives from {peer} into")
-        self._add(False, view, peer)
+    def recv(self, out: Array, peer: int, *, tag: int = 0, dtype: str | None = None) -> None:
+        """Adds a receive into `out` of as many elements from a rank.
+
+        A receive from ANY_SOURCE must be the only message of its group.
+        """
+        self._add(*message_of(self._native, False, out, peer, tag, dtype))
         self._received.append(out)
 
     def __repr__(self) -> str:
@@ -161,22 +236,50 @@ class Group:
         started = self._native.submit_messages(
             self._messages, {**options, "timeout": self._timeout}, stream
         )
-        self._work = Work(self._native, started, self._received, self._views)
+        result = self._received if self._output is None else self._output
+        self._work = Work(self._native, started, result, self._views)
         if not self._async:
             self._work.wait()
 
-    def _add(self, is_send: bool, view: View, peer: int) -> None:
+    def _add(self, message: native.Message, view: View) -> None:
         if self._work is not None:
             raise MisuseError("this group has been started; make another one")
-        # The core takes -1 as "from any rank", which has no place in a group's results.
-        if isinstance(peer, int) and not 0 <= peer < self._native.size:
-            what = "send" if is_send else "receive"
-            raise MisuseError(
-                f"peer is {peer} in a {what} on rank {self._rank}; it must be 0 to "
-                f"{self._native.size - 1}"
-            )
-        self._messages.append(native.Message(is_send, view.address, view.count, view.type, peer))
+        self._messages.append(message)
         self._views.append(view)
+
+
+def message_of(
+    communicator: native.Communicator,
+    is_send: bool,
+    array: Array,
+    peer: int,
+    tag: int,
+    dtype: str | None,
+) -> tuple[native.Message, View]:
+    """A message, checked, and the memory that it moves.
+
+    Args:
+        communicator: Whose ranks exchange it.
+        is_send: Whether this rank sends it.
+        array: What is sent, or written to.
+        peer: The other rank, or ANY_SOURCE for a receive.
+        tag: The tag.
+        dtype: As in CallOptions.
+    """
+    rank = communicator.rank
+    if is_send:
+        what = f"the array sent to rank {peer} by rank {rank}"
+    else:
+        what = f"the array that rank {rank} receives from {peer} into"
+    view = View(array, not is_send, dtype, what)
+    is_rank = not isinstance(peer, int) or 0 <= peer < communicator.size
+    if not is_rank and (is_send or peer != ANY_SOURCE):
+        raise MisuseError(
+            f"peer is {peer} in a {'send' if is_send else 'receive'} on rank {rank}; it must be 0 "
+            f"to {communicator.size - 1}{'' if is_send else ', or ANY_SOURCE'}"
+        )
+    elements = view.count * view.words
+    return native.Message(is_send, view.address, elements, view.word, peer, tag), view
 
 
 guard(globals())

@@ -1,4 +1,4 @@
-"""The page for those who know NCCL or MPI names what exists, and all that NCCL exports."""
+"""The pages for those who know NCCL, MPI or PyTorch name what exists, and all that NCCL exports."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ import pytest
 import settings_table
 import unisono
 from unisono.calls import Calls
+from unisono.neighbours import Grid, Neighbourhood
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = (ROOT / "docs" / "reference" / "from-nccl-and-mpi.md").read_text()
+REFERENCE = ROOT / "docs" / "reference"
+PAGE = (REFERENCE / "from-nccl-and-mpi.md").read_text()
+TORCH_PAGE = (REFERENCE / "from-torch-distributed.md").read_text()
 NCCL_NAMES = json.loads((ROOT / "tests" / "python" / "nccl_names.json").read_text())["names"]
 SETTINGS = "".join((ROOT / one).read_text() for one in settings_table.SOURCES)
 HEADERS = "".join(path.read_text() for path in (ROOT / "include" / "unisono").glob("*.h"))
@@ -32,10 +35,10 @@ _TYPES = {
 }
 
 
-def column(title: str) -> Iterator[str]:
-    """The code in one column of all tables that have it."""
+def column(title: str, page: str = PAGE) -> Iterator[str]:
+    """The code in one column of all tables of a page that have it."""
     place = None
-    for line in PAGE.splitlines():
+    for line in page.splitlines():
         if line.startswith("|---"):
             continue
         cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -77,8 +80,9 @@ def test_every_name_of_cpp_is_in_a_header() -> None:
     assert [one for one in names if not re.search(rf"\b{one}\b", HEADERS)] == []
 
 
-def test_every_name_of_python_is_public() -> None:
-    found = list(column("Python"))
+@pytest.mark.parametrize("page", [PAGE, TORCH_PAGE], ids=["NCCL and MPI", "torch.distributed"])
+def test_every_name_of_python_is_public(page: str) -> None:
+    found = list(column("Python", page))
     assert len(found) > 25
     # What an instance has and the class has not.
     own = set(re.findall(r"self\.(\w+): ", inspect.getsource(Calls)))
@@ -86,6 +90,15 @@ def test_every_name_of_python_is_public() -> None:
         if code == "async_op=True":
             assert "async_op" in unisono.CallOptions.__annotations__
             continue
+        if code == "tag=":
+            assert "tag" in inspect.signature(unisono.Communicator.send).parameters
+            continue
         owner, _, member = code.rpartition(".")
-        place = {"": unisono.Communicator, "Work": unisono.Work, "unisono": unisono}[owner]
+        place = {
+            "": unisono.Communicator,
+            "Grid": Grid,
+            "Neighbourhood": Neighbourhood,
+            "Work": unisono.Work,
+            "unisono": unisono,
+        }[owner]
         assert hasattr(place, member) or member in own or hasattr(unisono, code), code

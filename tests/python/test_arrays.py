@@ -117,7 +117,7 @@ def test_a_dimension_of_one_never_makes_an_array_strided():
 )
 def test_what_cannot_be_used_is_refused_and_why(x, problem):
     with pytest.raises(unisono.MisuseError, match=WHAT + ".*" + problem):
-        View(x, False, None, WHAT)
+        View(x, False, None, WHAT, "product")
 
 
 @pytest.mark.parametrize("source", [b"abc", memoryview(b"abc")], ids=["bytes", "memoryview"])

@@ -380,7 +380,7 @@ def test_overlapping_receives_are_refused():
         (lambda comm: comm.all_reduce(np.ones(3), channels=2**40), "channels of .* is too large"),
         (lambda comm: comm.all_reduce(np.ones(3), max_sms=-1), "max_sms is -1 on rank 0"),
         (lambda comm: comm.split(2**40), "color of Communicator.split is 1099511627776, which is"),
-        (lambda comm: comm.recv(np.ones(3), -1), "peer is -1 in a receive on rank 0"),
+        (lambda comm: comm.recv(np.ones(3), -2), "peer is -2 in a receive on rank 0"),
         (lambda comm: comm.shrink([0]), "rank 0 is to be excluded but makes the call itself"),
         (lambda comm: comm.shrink([7]), "rank 7 is to be excluded; ranks are 0 to 0"),
         (lambda comm: comm.shrink(7), "excluded of Communicator.shrink is 7, of type int"),

@@ -95,9 +95,11 @@ def test_its_strides_and_read_only_memory_are_heeded() -> None:
         View(Interface(data=(0, True)), True, None, "an array")
 
 
-def test_types_that_unisono_lacks_are_refused() -> None:
-    with pytest.raises(unisono.MisuseError, match="complex64"):
-        View(Interface(typestr="<c8"), False, None, "an array")
+def test_types_that_unisono_lacks_are_moved_as_bytes_and_not_combined() -> None:
+    moved = View(Interface(typestr="<c8"), False, None, "an array")
+    assert (moved.type, moved.word, moved.words, moved.count) == ("complex64", "uint8", 8, 6)
+    with pytest.raises(unisono.MisuseError, match="complex64, for which there is no product"):
+        View(Interface(typestr="<c8"), False, None, "an array", "product")
 
 
 def test_a_call_on_a_stream_without_a_device_says_what_is_missing() -> None:
