@@ -30,10 +30,11 @@ from unisono.simulate.goal import (
     write_goal,
 )
 from unisono.simulate.goal_workload import simulate_goal, workload_of_goal
+from unisono.simulate.kernels import DEVICES, Device, find_device
 from unisono.simulate.layout import Layout
 from unisono.simulate.load import load_workload
 from unisono.simulate.measurements import Measurement, read_measurements
-from unisono.simulate.models import MODELS, Device, Model
+from unisono.simulate.models import MODELS, Model, find_model
 from unisono.simulate.predict import DecadeError, Error, Predictor, errors_by_decade
 from unisono.simulate.progress import Progress
 from unisono.simulate.run import (
@@ -58,6 +59,7 @@ from unisono.simulate.workload import (
 from unisono.simulate.workload_file import parse_workload
 
 __all__ = [
+    "DEVICES",
     "GOAL_SUFFIXES",
     "MODELS",
     "TUNED_COLLECTIVES",
@@ -88,6 +90,8 @@ __all__ = [
     "errors_by_decade",
     "explain_path",
     "explain_workload",
+    "find_device",
+    "find_model",
     "goal_of_collective",
     "goal_of_plan",
     "goal_of_workload",

@@ -11,8 +11,9 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from unisono.errors import MisuseError
 from unisono.simulate import files
+from unisono.simulate.kernels import Device, find_device
 from unisono.simulate.layout import Layout
-from unisono.simulate.models import Device, Model
+from unisono.simulate.models import Model
 from unisono.simulate.quantities import plain_reader
 from unisono.simulate.training import training_step
 from unisono.simulate.workload import AUTOMATIC, Call, Task, TaskList, Workload
@@ -118,6 +119,7 @@ class _Device(files.Part):
     speed: Speed
     memory: Rate = 0.0
     peak: Speed = 0.0
+    capacity: Size = 0
 
 
 class _Model(files.Part):
@@ -141,9 +143,11 @@ class _Model(files.Part):
 
 class _Layout(files.Part):
     tensor: int = 1
+    context: int = 1
     shard: int = 1
     replicate: int = 1
     pipeline: int = 1
+    virtual: int = 1
     expert: int = 1
 
 
@@ -154,12 +158,16 @@ class _Training(files.Part):
         Discriminator(lambda value: "dimensions" if isinstance(value, dict) else "name"),
     ]
     layout: _Layout
-    device: _Device
+    device: Annotated[
+        Annotated[str, Tag("name")] | Annotated[_Device, Tag("speeds")],
+        Discriminator(lambda value: "speeds" if isinstance(value, dict) else "name"),
+    ]
     global_batch_tokens: int = Field(ge=1)
     micro_batch: int = 1
     gather: Literal["layer", "matrix"] = "layer"
     prefetch: int = 1
-    recompute: bool = True
+    recompute: Literal["none", "selective", "full"] | bool = True
+    optimizer: Literal["replicated", "sharded"] = "replicated"
     reduce_bucket: Size = 0
     algorithms: dict[str, str] = Field(default_factory=dict)
     protocol: Literal["simple", "ll", "ll128"] = "simple"
@@ -207,7 +215,12 @@ def load_workload_file(path: Path) -> Workload:
 
 
 def _training(file: WorkloadFile, training: _Training) -> Workload:
-    device = Device(training.device.speed, training.device.memory, training.device.peak)
+    given = training.device
+    device = (
+        find_device(given)
+        if isinstance(given, str)
+        else Device(given.speed, given.memory, given.peak, given.capacity / 1e9)
+    )
     named = training.model
     model = named if isinstance(named, str) else Model(**named.model_dump())
     layout = Layout(**training.layout.model_dump())

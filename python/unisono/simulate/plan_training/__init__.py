@@ -1,0 +1,16 @@
+"""Which layouts of parallelism a training job may take, and how long a step of each takes."""
+
+from unisono.simulate.plan_training.network import Network
+from unisono.simulate.plan_training.search import Job, Plan, Search, plan_training
+from unisono.simulate.plan_training.step import Step, estimate_step, schedule_of
+
+__all__ = [
+    "Job",
+    "Network",
+    "Plan",
+    "Search",
+    "Step",
+    "estimate_step",
+    "plan_training",
+    "schedule_of",
+]

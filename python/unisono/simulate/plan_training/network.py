@@ -1,0 +1,76 @@
+"""What the collectives of a layout take: NCCL's model, for groups of ranks that are apart."""
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from unisono.simulate import nccl
+
+End = Literal["time", "low", "high"]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """Nanoseconds of one layer's forward or backward pass, on one rank.
+
+    Attributes:
+        compute: Its kernels.
+        exposed: What they wait for, by kind of parallelism.
+    """
+
+    compute: float
+    exposed: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        """Both."""
+        return self.compute + sum(self.exposed.values())
+
+
+class Network:
+    """Times of NCCL on a machine, each predicted once.
+
+    Args:
+        machine: Where.
+        end: Predicted times, or the lower or upper ends of their intervals.
+    """
+
+    def __init__(self, machine: nccl.MachineFile, end: End = "time") -> None:
+        self.machine, self.end = machine, end
+        self.local = int(machine.hardware.ranks_per_node.value)
+        # What `layer_passes` has found for layouts whose layers are alike.
+        self.passes: dict[Hashable, tuple[Pass, Pass]] = {}
+        self._known: dict[tuple[str, int, int, int], float] = {}
+
+    def nodes(self, ranks: int, stride: int) -> int:
+        """The nodes of a group whose ranks are `stride` apart."""
+        inside = max(1, min(ranks, self.local // stride)) if stride < self.local else 1
+        return -(-ranks // inside)
+
+    def us(self, collective: str, size_bytes: float, ranks: int, stride: int) -> float:
+        """A collective.
+
+        Args:
+            collective: "all_gather" and so on.
+            size_bytes: The larger of input and output.
+            ranks: Of the group.
+            stride: How far its ranks are apart.
+
+        Raises:
+            MisuseError: The group has several nodes and the machine has no network.
+        """
+        if ranks == 1 or size_bytes <= 0:
+            return 0.0
+        key = (collective, max(1, round(size_bytes)), ranks, self.nodes(ranks, stride))
+        if key not in self._known:
+            # The model knows groups with as many ranks on each node.
+            nodes = key[3]
+            call = nccl.Call(collective, key[1], nodes * -(-ranks // nodes), nodes)
+            found = nccl.predict(self.machine, call)
+            ends = {"time": found.time_us, "low": found.low_us, "high": found.high_us}
+            self._known[key] = ends[self.end]
+        return self._known[key]
+
+    def hop_us(self, size_bytes: float, stride: int) -> float:
+        """A message to a rank that is `stride` apart, as half of an all-to-all of two."""
+        return self.us("all_to_all", 2 * size_bytes, 2, stride)
