@@ -63,7 +63,7 @@ def predict(document: dict[str, Any], row: dict[str, Any], speed: float = 0.0) -
     shares = {"shard": data} if row["optimizer"] == "parameters" else {"replicate": data}
     how = Options(
         micro_batch=row.get("micro_batch", 1), recompute=row.get("recompute", "none"),
-        optimizer="sharded",
+        optimizer="sharded", gradient_bytes=row.get("gradient_bytes", 4),
     )  # fmt: skip
     tokens = row["sequences"] * model.sequence
     step = estimate_step(

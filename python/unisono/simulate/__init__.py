@@ -56,7 +56,7 @@ from unisono.simulate.workload import (
     Workload,
     simulate_workload,
 )
-from unisono.simulate.workload_file import parse_workload
+from unisono.simulate.workload_file import load_model, parse_workload
 
 __all__ = [
     "DEVICES",
@@ -96,6 +96,7 @@ __all__ = [
     "goal_of_plan",
     "goal_of_workload",
     "load_cluster",
+    "load_model",
     "load_workload",
     "number_at",
     "parse_cluster",

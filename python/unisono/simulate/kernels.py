@@ -22,7 +22,7 @@ _SCORES_BACKWARD = 2.5
 # Kernels of a training step take so many times as long as alone: power is limited, there are gaps,
 # and kernels that are not in the model. Fitted to the `fit` rows of
 # studies/simulator/published_steps.yaml, all of them on H100, and taken for every device.
-_IN_TRAINING = 1.26
+_IN_TRAINING = 1.25
 # Kernels that only move bytes reach this part of the memory's bandwidth (assumed).
 _STREAMED = 0.8
 

@@ -7,6 +7,7 @@ GPU Clusters Using Megatron-LM", section 2.2).
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from unisono.errors import MisuseError
 
@@ -105,6 +106,11 @@ class Timed:
     ended: float
 
 
+@lru_cache(maxsize=32)
+def _orders(stages: int, virtual: int, batches: int) -> list[list[Slot]]:
+    return [list(order(stage, stages, virtual, batches)) for stage in range(stages)]
+
+
 def run(
     forward: Sequence[float], backward: Sequence[float], stages: int, batches: int, hop: float
 ) -> list[Timed]:
@@ -121,7 +127,7 @@ def run(
         Every slot of every stage, in the unit of its times.
     """
     positions = len(forward)
-    orders = [list(order(s, stages, positions // stages, batches)) for s in range(stages)]
+    orders = _orders(stages, positions // stages, batches)
     next_slot = [0] * stages
     free = [0.0] * stages
     ended: dict[tuple[bool, int, int], float] = {}
@@ -146,6 +152,24 @@ def run(
     if len(done) < sum(map(len, orders)):
         raise MisuseError(f"{stages} stages wait for each other with {batches} micro-batches")
     return done
+
+
+def span(
+    forward: Sequence[float], backward: Sequence[float], stages: int, batches: int, hop: float
+) -> float:
+    """When the last pass of a schedule ends; the arguments are those of `run`.
+
+    Groups of micro-batches, of as many as stages, take turns alike once the pipeline is full: the
+    third and the fourth say what each further one takes.
+    """
+    full, period = 3 * stages, stages
+    if batches <= full + period:
+        return max(one.ended for one in run(forward, backward, stages, batches, hop))
+    begun, more = (
+        max(one.ended for one in run(forward, backward, stages, count, hop))
+        for count in (full, full + period)
+    )
+    return begun + (more - begun) / period * (batches - full)
 
 
 def _ready(

@@ -141,6 +141,12 @@ class _Model(files.Part):
     experts_per_token: int = Field(2, ge=1)
 
 
+class ModelFile(_Model):
+    """A model file, format 1: the dimensions of a transformer."""
+
+    format: Literal[1]
+
+
 class _Layout(files.Part):
     tensor: int = 1
     context: int = 1
@@ -207,6 +213,19 @@ def parse_workload(text: str, where: str = "workload") -> Workload:
         return _training(file, file.training) if file.training else _programs(file)
     except MisuseError as error:
         raise MisuseError(f"{where}: {error}") from None
+
+
+def load_model(path: Path) -> Model:
+    """The model of a YAML file.
+
+    Raises:
+        MisuseError: There is no such file, or it is wrong.
+    """
+    file = files.parse(ModelFile, files.read(path), str(path))
+    try:
+        return Model(**file.model_dump(exclude={"format"}))
+    except MisuseError as error:
+        raise MisuseError(f"{path}: {error}") from None
 
 
 def load_workload_file(path: Path) -> Workload:

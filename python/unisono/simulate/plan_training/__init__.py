@@ -1,7 +1,7 @@
 """Which layouts of parallelism a training job may take, and how long a step of each takes."""
 
 from unisono.simulate.plan_training.network import Network
-from unisono.simulate.plan_training.search import Job, Plan, Search, plan_training
+from unisono.simulate.plan_training.search import Job, Plan, Search, plan_training, question_of
 from unisono.simulate.plan_training.step import Step, estimate_step, schedule_of
 
 __all__ = [
@@ -12,5 +12,6 @@ __all__ = [
     "Step",
     "estimate_step",
     "plan_training",
+    "question_of",
     "schedule_of",
 ]

@@ -44,6 +44,7 @@ class Job:
         device: What each GPU is.
         machine: NCCL's model of the cluster.
         overlap: See `Question`.
+        gradient_bytes: See `Options`.
     """
 
     model: Model
@@ -52,6 +53,7 @@ class Job:
     device: Device
     machine: nccl.MachineFile
     overlap: bool = True
+    gradient_bytes: int = 4
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,13 @@ def plan_training(job: Job, count: int = 10) -> Search:
     return search
 
 
+def question_of(job: Job, plan: Plan) -> Question:
+    """What the time of a plan's step depends on."""
+    return Question(
+        job.model, plan.layout, job.device, plan.how, Network(job.machine), job.overlap
+    )
+
+
 def _layouts(job: Job, local: int) -> Iterator[tuple[Layout, Options, int]]:
     """All that divide the job, with their micro-batches a rank."""
     model, sequences = job.model, job.tokens // job.model.sequence
@@ -176,8 +185,9 @@ def _of_pipeline(
                         continue
                     for recompute in _RECOMPUTES:
                         how = Options(
-                            micro_batch=micro_batch, recompute=recompute, optimizer="sharded"
-                        )
+                            micro_batch=micro_batch, recompute=recompute, optimizer="sharded",
+                            gradient_bytes=job.gradient_bytes,
+                        )  # fmt: skip
                         yield layout, how, batches
 
 

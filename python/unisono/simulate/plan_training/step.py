@@ -11,7 +11,7 @@ from unisono.simulate.kernels import Device, Share, part_ns
 from unisono.simulate.layout import Layout
 from unisono.simulate.models import Model, Part
 from unisono.simulate.plan_training.network import Network, Pass
-from unisono.simulate.schedule import Timed, run, split_layers
+from unisono.simulate.schedule import Timed, run, span, split_layers
 from unisono.simulate.training import check_step
 from unisono.simulate.training_memory import Memory, check_memory
 from unisono.simulate.training_options import Options
@@ -23,8 +23,6 @@ from unisono.simulate.training_stage import ADAM_BYTES
 BESIDE = 0.36
 # The cross-entropy reads and writes 32-bit logits so often, forward and backward (assumed).
 _LOGIT_PASSES = 4
-# Schedules with more passes than this have their closed form alone.
-_MOST_SLOTS = 300_000
 
 
 @dataclass(frozen=True)
@@ -103,14 +101,12 @@ def estimate_step(
            for s in range(layout.pipeline)]  # fmt: skip
     slowest = max(range(layout.pipeline), key=lambda stage: own[stage])
     busy = batches * own[slowest]
-    slots = 2 * batches * len(forward)
-    if is_quick or layout.pipeline == 1 or slots > _MOST_SLOTS:
+    if is_quick or layout.pipeline == 1:
         # (stages - 1) / chunks of a stage's passes: Narayanan et al., section 2.2.2.
         ahead = sum(own) / layout.pipeline * (layout.pipeline - 1) / layout.virtual
         piped = busy + ahead + 2 * (layout.pipeline - 1) * _hop(asked)
     else:
-        piped = max(one.ended for one in run(forward, backward, layout.pipeline, batches,
-                                             _hop(asked)))  # fmt: skip
+        piped = span(forward, backward, layout.pipeline, batches, _hop(asked))
     window = sum(backward[slowest :: layout.pipeline])
     data = _data(asked, window, sum(forward[slowest :: layout.pipeline]))
     is_sharded = how.optimizer == "sharded"
