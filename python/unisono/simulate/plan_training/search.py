@@ -94,8 +94,9 @@ def plan_training(job: Job, count: int = 10) -> Search:
     """The `count` layouts whose steps are shortest.
 
     Raises:
-        MisuseError: No layout divides the job, or none fits the memory.
+        MisuseError: No layout divides the job, none fits the memory, or the job is wrong.
     """
+    Options(gradient_bytes=job.gradient_bytes).check()
     network = Network(job.machine)
     search = Search()
     found: dict[tuple[Layout, int, str], tuple[float, Layout, Options]] = {}
