@@ -121,7 +121,8 @@ def main() -> None:
     for name, part in (("fit", True), ("left out", False)):
         off = [abs(one.error) for one in rows if one.is_fitted is part]
         print(f"{name}: median error {statistics.median(off):.1%}, largest {max(off):.1%}")
-    print(f"80 % of all steps, with sources weighted alike, are within a factor of {held_by(rows):.3f}")
+    factor = held_by(rows)
+    print(f"80 % of all steps, with sources weighted alike, are within a factor of {factor:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Pipeline schedules: layers of stages, the order of passes, and bubbles against their closed form."""
+"""Pipeline schedules: layers of stages, the order of passes, bubbles against closed forms."""
 
 import pytest
 from unisono.errors import MisuseError

@@ -51,8 +51,11 @@ def test_pruning_finds_what_a_search_without_it_finds(monkeypatch: pytest.Monkey
 
 def test_what_is_left_out_before_its_communication_is_known_could_not_be_shorter() -> None:
     network = planner.Network(H100)
-    for layout in (Layout(replicate=16), Layout(tensor=8, replicate=2), Layout(pipeline=4, replicate=4),
-                   Layout(context=2, shard=8), Layout(pipeline=2, virtual=2, tensor=8)):  # fmt: skip
+    layouts = (
+        Layout(replicate=16), Layout(tensor=8, replicate=2), Layout(pipeline=4, replicate=4),
+        Layout(context=2, shard=8), Layout(pipeline=2, virtual=2, tensor=8),
+    )  # fmt: skip
+    for layout in layouts:
         how = Options(recompute="none", optimizer="sharded")
         batches = 64 // (layout.shard * layout.replicate)
         asked = search.Question(SMALL, layout, DEVICES["h100"], how, network, overlap=True)
@@ -88,7 +91,9 @@ def test_communication_is_exposed_by_what_needs_it() -> None:
     alone = seconds(Layout(tensor=8, replicate=2))
     assert alone["tensor"] > seconds(Layout(tensor=8, replicate=2), overlap=True)["tensor"] > 0
     # Groups of 16 leave the node, over NICs.
-    assert seconds(Layout(context=16))["context"] > seconds(Layout(context=8, replicate=2))["context"]
+    assert (
+        seconds(Layout(context=16))["context"] > seconds(Layout(context=8, replicate=2))["context"]
+    )
     assert seconds(Layout(shard=16))["shard"] > 0
     assert seconds(Layout(pipeline=2, replicate=8))["bubble"] > 0
 
@@ -145,7 +150,9 @@ def test_json_and_page_have_what_was_found(tmp_path: Path) -> None:
     for plan in found["plans"]:
         for name in ("step_s", "mfu", "exposed_s", "memory_bytes"):
             assert plan[name]["low"] <= plan[name]["value"] <= plan[name]["high"]
-        assert sum(plan["memory_parts_bytes"].values()) == pytest.approx(plan["memory_bytes"]["value"])
+        assert sum(plan["memory_parts_bytes"].values()) == pytest.approx(
+            plan["memory_bytes"]["value"]
+        )
     html = page.read_text()
     assert html.count("<table") == 1
     if found["plans"][0]["pipeline"] > 1:

@@ -56,7 +56,9 @@ def test_no_left_out_row_is_fitted() -> None:
 
 def test_the_factor_of_kernels_is_the_fitted_rows() -> None:
     """Their median error is nearly nothing: the left-out rows have no say in it."""
-    errors = sorted(STUDY["predict"](DOCUMENT, ROWS[name]).error for name in DOCUMENT["split"]["fit"])
+    errors = sorted(
+        STUDY["predict"](DOCUMENT, ROWS[name]).error for name in DOCUMENT["split"]["fit"]
+    )
     assert abs(errors[len(errors) // 2]) < 0.015
 
 

@@ -49,7 +49,7 @@ def simulated(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, obje
     "words",
     [
         ("--channels", "3"), ("--model", "flows"), ("--timeline", "t.json"), ("--noise", "0.1"),
-        ("--use",), ("--goal", "a.goal"), ("--workload", "w.yaml"), ("--loggops", "L=1us"),
+        ("--use",), ("--goal", "a.goal"), ("--loggops", "L=1us"),
         ("--skip", "ring"), ("--sources",),
     ],
 )  # fmt: skip

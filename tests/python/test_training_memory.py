@@ -49,7 +49,7 @@ def test_states_are_those_of_zero() -> None:
 
 
 def test_the_first_stage_keeps_as_many_layers_as_the_model_has() -> None:
-    """Korthikanti et al., section 4.2.3: L layers, and 1 + (p - 1) / (p m) times that interleaved."""
+    """Korthikanti et al., section 4.2.3: L layers, and 1 + (p - 1) / (p m) of that interleaved."""
     a_layer = activation_bytes(GPT, GPT.sequence, 1, "none")
     plain = memory_of(GPT, Layout(pipeline=4), Options(recompute="none"), 8)
     # The last stage has the logits, too, and one micro-batch only.

@@ -14,6 +14,7 @@ from unisono.cli.models import (
     NCCL,
     NOT_OF_NCCL,
     NOT_OF_NCCLS_ERRORS,
+    NOT_OF_NCCLS_WORKLOADS,
     NOT_WITH_MEASUREMENTS,
     refuse_options,
     takes_nccls_model,
@@ -40,7 +41,7 @@ from unisono.cli.simulation import (
     print_use,
 )
 from unisono.cli.watch import watch
-from unisono.cli.workload import simulate_workload_file
+from unisono.cli.workload import simulate_nccl_workload, simulate_workload_file
 from unisono.errors import MisuseError
 from unisono.names import check_names, collectives
 from unisono.report.sweeps import report_of_sweep
@@ -164,7 +165,11 @@ def _is_answered_by_nccls_model(given: dict[str, Any]) -> bool:
             f"--implementation {implementation} says whose measurements --against takes; without "
             f"--against there are {OURS} and {NCCL}"
         )
-    if implementation == NCCL:
+    if implementation == NCCL and given["workload"] is not None:
+        refuse_options(f"--workload and --implementation {NCCL}", NOT_OF_NCCLS_WORKLOADS, given)
+        simulator = load_simulator()
+        simulate_nccl_workload(simulator.load_workload(given["workload"]), cluster, json)
+    elif implementation == NCCL:
         refuse_options("--implementation nccl", NOT_OF_NCCL, given)
         simulate_nccl(
             collective, cluster, given["ranks"], given["nodes"],

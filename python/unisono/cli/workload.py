@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from unisono import _unisono as native
+from unisono.cli.models import NCCL, NOT_OF_NCCLS_WORKLOADS, refuse_options
 from unisono.cli.output import print_table, print_text, put_json, write_file
 from unisono.cli.simulation import print_unseen
 from unisono.cli.watch import watch
@@ -58,6 +59,14 @@ def simulate_workload_file(
         if log_gops:
             raise MisuseError("--loggops is for GOAL files; other workloads take a --cluster")
         workload = simulator.load_workload(path)
+        if workload.implementation == NCCL:
+            given = {"html": html, "goal": export} | options
+            wanted = {name: value for name, value in given.items() if name not in ("model", "seed")}
+            if options["model"] != _PLAIN["model"]:
+                wanted["model"] = options["model"]
+            refuse_options(f"implementation: {NCCL} in {path}", NOT_OF_NCCLS_WORKLOADS, wanted)
+            simulate_nccl_workload(workload, cluster, json)
+            return
         chosen = simulator.load_cluster(cluster)
         if export is not None:
             simulator.write_goal(simulator.goal_of_workload(chosen, workload), export)
@@ -83,6 +92,27 @@ def simulate_workload_file(
     print_unseen(chosen, options["model"], result.nodes)
     if options["explain"]:
         print_text("\n" + simulator.explain_workload(result))
+
+
+def simulate_nccl_workload(workload: Any, cluster: str, json: Path | None) -> None:
+    """Runs a workload on NCCL's model.
+
+    Args:
+        workload: What runs.
+        cluster: A machine of NCCL's model.
+        json: Where to; None: tables.
+
+    Raises:
+        MisuseError: There is no such machine, or it cannot run the workload.
+    """
+    from unisono.simulate import nccl, simulate_workload_nccl
+
+    machine = nccl.find_machine(cluster)
+    result = simulate_workload_nccl(machine, workload)
+    document = {"cluster": machine.name, "model": NCCL, "unseen": ""} | asdict(result)
+    if put_json(json, document, "simulate-workload"):
+        return
+    _show(result)
 
 
 def _run_goal(simulator: ModuleType, schedule: native.GoalSchedule, where: Any) -> Any:
@@ -121,6 +151,8 @@ def _show(result: Any) -> None:
             else ""
         )
     )
+    if result.high_us > 0:
+        print_text(f"from {result.low_us:,.2f} to {result.high_us:,.2f} us by NCCL's intervals")
     if result.tokens_per_s > 0:
         mfu = f", MFU {result.mfu:.1%}" if result.mfu > 0 else ""
         print_text(f"{result.tokens_per_s:,.0f} tokens a second{mfu}")

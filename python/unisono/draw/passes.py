@@ -53,8 +53,10 @@ def draw_passes(
             f"{which}, micro-batch {bar.batch}, chunk {bar.chunk}: {bar.began_s:.3f} s to "
             f"{bar.ended_s:.3f} s"
         )
-        svg.rect(x, y, max(length - 0.5, 0.3), _ROW, hover, class_="bar",
-                 fill=PALETTE[bar.chunk % len(PALETTE)], opacity=0.9 if bar.is_forward else 0.5)  # fmt: skip
+        svg.rect(
+            x, y, max(length - 0.5, 0.3), _ROW, hover, class_="bar",
+            fill=PALETTE[bar.chunk % len(PALETTE)], opacity=0.9 if bar.is_forward else 0.5,
+        )  # fmt: skip
         if length >= _READABLE:
             svg.label(x + length / 2, y + 13, str(bar.batch), anchor="middle", class_="in-dot")
     bottom = _TOP + stages * (_ROW + _GAP)

@@ -1,4 +1,4 @@
-"""The page of planned training steps: their table, the best one's picture, and where its time goes."""
+"""The page of planned training steps: a table, the best one's picture, and where its time goes."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

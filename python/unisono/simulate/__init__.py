@@ -57,6 +57,7 @@ from unisono.simulate.workload import (
     simulate_workload,
 )
 from unisono.simulate.workload_file import load_model, parse_workload
+from unisono.simulate.workload_nccl import simulate_workload_nccl
 
 __all__ = [
     "DEVICES",
@@ -111,6 +112,7 @@ __all__ = [
     "simulate_goal",
     "simulate_plan",
     "simulate_workload",
+    "simulate_workload_nccl",
     "to_yaml",
     "training_step",
     "tune",

@@ -1,8 +1,9 @@
 """How long a device's kernels take: GEMMs by their shape, attention, and what moves bytes.
 
 A GEMM is cut into tiles, one for each multiprocessor at a time. A last wave that is not full, a
-tile that is not full, and the beginning and end of a tile cost speed: NVIDIA, "Matrix Multiplication
-Background User's Guide" (DU-09799-001), sections 2.3 and 3. `DEVICES` says where the speeds are from.
+tile that is not full, and the beginning and end of a tile cost speed: NVIDIA, "Matrix
+Multiplication Background User's Guide" (DU-09799-001), sections 2.3 and 3. `DEVICES` says where the
+speeds are from.
 """
 
 from dataclasses import dataclass

@@ -136,7 +136,10 @@ class Model:
             return [
                 *attention,
                 Part(
-                    "router", h * self.experts + self._norm, 2.0 * h * self.experts, moved,
+                    "router",
+                    h * self.experts + self._norm,
+                    2.0 * h * self.experts,
+                    moved,
                     gemms=(Gemm(h, self.experts),),
                 ),
                 Part(
@@ -179,9 +182,7 @@ class Model:
     def head(self) -> Part:
         """The projection onto the vocabulary."""
         h, words = self.hidden, self.vocabulary
-        return Part(
-            "head", words * h, 2.0 * h * words, 4.0, gemms=(Gemm(h, words, "outputs"),)
-        )
+        return Part("head", words * h, 2.0 * h * words, 4.0, gemms=(Gemm(h, words, "outputs"),))
 
     @property
     def parameters(self) -> int:

@@ -17,6 +17,7 @@ from unisono.simulate.training_options import Options, options_of
 from unisono.simulate.training_stage import Stage
 from unisono.simulate.workload import Workload
 
+
 def zero3_step(
     model: str | Model, ranks: int, device: Device, *, global_batch_tokens: int, **options: object
 ) -> Workload:

@@ -188,9 +188,7 @@ def _advice(model: Model, layout: Layout, how: Options, batches: int, capacity: 
     return f"no single change is enough; the most is saved by {', '.join(best)}"
 
 
-def _changes(
-    model: Model, layout: Layout, how: Options
-) -> Iterator[tuple[str, Layout, Options]]:
+def _changes(model: Model, layout: Layout, how: Options) -> Iterator[tuple[str, Layout, Options]]:
     if how.recomputes != "full":
         yield "recompute full", layout, replace(how, recompute="full")
     if how.optimizer == "replicated" and layout.copies > 1:

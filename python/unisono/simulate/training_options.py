@@ -60,7 +60,9 @@ class Options:
         if self.micro_batch < 1 or self.prefetch < 0:
             raise MisuseError("micro_batch must be 1 or more, prefetch 0 or more")
         if self.recomputes not in RECOMPUTES:
-            raise MisuseError(f"recompute is '{self.recompute}'; it must be none, selective or full")
+            raise MisuseError(
+                f"recompute is '{self.recompute}'; it must be none, selective or full"
+            )
         if self.optimizer not in ("replicated", "sharded"):
             raise MisuseError(
                 f"optimizer is '{self.optimizer}'; it must be 'replicated' or 'sharded'"

@@ -117,11 +117,11 @@ class Stage:
             while len(gathers) <= min(i + self.how.prefetch, len(items) - 1):
                 ahead = len(gathers) - self.how.prefetch - 1
                 gathers.append(
-                    self.gather(items[len(gathers)], computed[ahead] if ahead >= 0 else -1)
+                    self._gather(items[len(gathers)], computed[ahead] if ahead >= 0 else -1)
                 )
-            self.receive(item)
-            computed.append(self.compute(item, gathers[i]))
-            self.send(item)
+            self._receive(item)
+            computed.append(self._compute(item, gathers[i]))
+            self._send(item)
             if not item.is_forward:
                 self.reduce(item)
         self.update()
@@ -138,7 +138,7 @@ class Stage:
             {1: "uint8", 2: "bfloat16", 4: "float32"}[self.model.element_bytes],
         )
 
-    def collective(
+    def _collective(
         self, name: str, collective: str, elements: float, over: str, group: int, after: list[int],
         stream: str = "",
     ) -> int:  # fmt: skip
@@ -147,15 +147,15 @@ class Stage:
             after=[task for task in after if task >= 0],
         )  # fmt: skip
 
-    def gather(self, item: _Item, after: int) -> int:
+    def _gather(self, item: _Item, after: int) -> int:
         if self.layout.sharing == 1 or item.unit.parameters == 0:
             return -1
-        return self.collective(
+        return self._collective(
             f"gather.{item.name}", "all_gather", item.unit.parameters / self.layout.tensor, "shard",
             self.layout.sharing, [after],
         )  # fmt: skip
 
-    def compute(self, item: _Item, gather: int) -> int:
+    def _compute(self, item: _Item, gather: int) -> int:
         parts = item.unit.parts if item.is_forward else item.unit.parts[::-1]
         needs = [gather, self.received]
         self.received = -1
@@ -173,7 +173,7 @@ class Stage:
                 self.last = self.route(f"{name}.combine")
             if part.reduces and self.layout.tensor > 1:
                 for number in range(2 if again else 1):
-                    self.last = self.collective(
+                    self.last = self._collective(
                         f"reduce.{name}.{number}", "all_reduce", self.tokens * self.model.hidden,
                         "tensor", self.layout.tensor, [self.last],
                     )  # fmt: skip
@@ -192,10 +192,10 @@ class Stage:
         """Keys and values of the whole sequence; backward, their gradients' sum as well."""
         size, ranks = self.layout.context, self.layout
         elements = self.tokens * size * 2 * self.model.key_width / ranks.tensor
-        done = self.collective(name, "all_gather", elements, "context", size, [self.last])
+        done = self._collective(name, "all_gather", elements, "context", size, [self.last])
         if is_forward:
             return done
-        return self.collective(
+        return self._collective(
             f"{name}.sum", "reduce_scatter", elements, "context", size, [self.last]
         )
 
@@ -204,17 +204,17 @@ class Stage:
         if self.layout.expert == 1:
             return self.last
         elements = self.tokens * self.model.hidden * self.model.experts_per_token
-        return self.collective(
+        return self._collective(
             name, "all_to_all", elements / self.layout.tensor, "expert", self.layout.expert,
             [self.last],
         )  # fmt: skip
 
-    def message(self, item: _Item, kind: Literal["send", "recv"], offset: int) -> None:
+    def _message(self, item: _Item, kind: Literal["send", "recv"], offset: int) -> None:
         size = self.tokens * self.model.hidden * self.model.element_bytes // self.layout.tensor
         direction = "forward" if item.is_forward else "backward"
         after = (self.last,) if kind == "send" else ()
         # The two ends of a message agree on the position that is nearer to the embedding.
-        nearer = self.position(item) + min(offset, 0)
+        nearer = self._position(item) + min(offset, 0)
         added = self.list.add(
             Task(
                 kind, f"{kind}.{item.name}", f"{kind}_{direction}", after,
@@ -225,21 +225,21 @@ class Stage:
         if kind == "recv":
             self.received = added
 
-    def position(self, item: _Item) -> int:
+    def _position(self, item: _Item) -> int:
         return item.slot.chunk * self.layout.pipeline + self.stage
 
-    def receive(self, item: _Item) -> None:
-        self.exchange(item, "recv", -1 if item.is_forward else 1, item.is_first)
+    def _receive(self, item: _Item) -> None:
+        self._exchange(item, "recv", -1 if item.is_forward else 1, item.is_first)
 
-    def send(self, item: _Item) -> None:
-        self.exchange(item, "send", 1 if item.is_forward else -1, item.is_last)
+    def _send(self, item: _Item) -> None:
+        self._exchange(item, "send", 1 if item.is_forward else -1, item.is_last)
 
-    def exchange(
+    def _exchange(
         self, item: _Item, kind: Literal["send", "recv"], offset: int, is_due: bool
     ) -> None:
         positions = self.layout.pipeline * self.layout.virtual
-        if is_due and 0 <= self.position(item) + offset < positions:
-            self.message(item, kind, offset)
+        if is_due and 0 <= self._position(item) + offset < positions:
+            self._message(item, kind, offset)
 
     def reduce(self, item: _Item) -> None:
         """Gradients of a unit, once its backward pass is done."""
@@ -247,7 +247,7 @@ class Stage:
         if not item.unit.is_gathered_only:
             self.bucket += item.unit.parameters
         if any(part.routes for part in item.unit.parts) and is_last_batch:
-            self.reduce_experts(item)
+            self._reduce_experts(item)
         size = self.bucket * self.model.element_bytes // self.layout.tensor
         if self.bucket == 0 or (size < self.how.reduce_bucket_bytes and not item.is_last):
             return
@@ -255,7 +255,7 @@ class Stage:
         self.bucket = 0
         done = -1
         if self.layout.sharing > 1:
-            done = self.collective(
+            done = self._collective(
                 f"scatter.{item.name}", "reduce_scatter", elements, "shard", self.layout.sharing,
                 [self.last],
             )  # fmt: skip
@@ -263,20 +263,20 @@ class Stage:
             collective = "all_reduce" if self.how.optimizer == "replicated" else "reduce_scatter"
             elements /= self.layout.sharing
             self.summed += elements
-            done = self.collective(
+            done = self._collective(
                 f"sum.{item.name}", collective, elements, "replicate", self.layout.copies,
                 [self.last, done],
             )  # fmt: skip
         if done >= 0:
             self.gradients.append(done)
 
-    def reduce_experts(self, item: _Item) -> None:
+    def _reduce_experts(self, item: _Item) -> None:
         copies = self.layout.data // self.layout.expert
         if self.layout.expert == 1 or copies == 1:
             return
         elements = self.model.expert_parameters / self.layout.expert / self.layout.tensor
         self.gradients.append(
-            self.collective(
+            self._collective(
                 f"experts.{item.name}", "all_reduce", elements, "expert_data", copies, [self.last]
             )
         )
@@ -293,7 +293,7 @@ class Stage:
             "update", self.device.time_ns(0, share * ADAM_BYTES), after=after
         )
         if is_sharded and self.summed:
-            self.collective(
+            self._collective(
                 "gather.updated", "all_gather", self.summed, "replicate", self.layout.copies,
                 [updated],
             )  # fmt: skip

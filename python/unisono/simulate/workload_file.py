@@ -186,6 +186,7 @@ class WorkloadFile(files.Part):
     format: Literal[1]
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     iterations: int = Field(1, ge=1, le=1_000_000)
+    implementation: Literal["unisono", "nccl"] = "unisono"
     ranks: int | None = Field(None, ge=1, le=_MAX_RANKS)
     communicators: dict[str, _Communicator] = Field(default_factory=dict)
     programs: list[_Program] = Field(default_factory=list)
@@ -210,9 +211,11 @@ def parse_workload(text: str, where: str = "workload") -> Workload:
     """
     file = files.parse(WorkloadFile, text, where)
     try:
-        return _training(file, file.training) if file.training else _programs(file)
+        workload = _training(file, file.training) if file.training else _programs(file)
     except MisuseError as error:
         raise MisuseError(f"{where}: {error}") from None
+    workload.implementation = file.implementation
+    return workload
 
 
 def load_model(path: Path) -> Model:

@@ -2,11 +2,9 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import Literal
 
 from unisono.simulate import nccl
-
-End = Literal["time", "low", "high"]
+from unisono.simulate.nccl_times import End, Times
 
 
 @dataclass(frozen=True)
@@ -28,7 +26,7 @@ class Pass:
 
 
 class Network:
-    """Times of NCCL on a machine, each predicted once.
+    """Times of NCCL for groups of a layout.
 
     Args:
         machine: Where.
@@ -36,11 +34,10 @@ class Network:
     """
 
     def __init__(self, machine: nccl.MachineFile, end: End = "time") -> None:
-        self.machine, self.end = machine, end
-        self.local = int(machine.hardware.ranks_per_node.value)
+        self.times = Times(machine, end)
+        self.local = self.times.local
         # What `layer_passes` has found for layouts whose layers are alike.
         self.passes: dict[Hashable, tuple[Pass, Pass]] = {}
-        self._known: dict[tuple[str, int, int, int], float] = {}
 
     def nodes(self, ranks: int, stride: int) -> int:
         """The nodes of a group whose ranks are `stride` apart."""
@@ -61,16 +58,8 @@ class Network:
         """
         if ranks == 1 or size_bytes <= 0:
             return 0.0
-        key = (collective, max(1, round(size_bytes)), ranks, self.nodes(ranks, stride))
-        if key not in self._known:
-            # The model knows groups with as many ranks on each node.
-            nodes = key[3]
-            call = nccl.Call(collective, key[1], nodes * -(-ranks // nodes), nodes)
-            found = nccl.predict(self.machine, call)
-            ends = {"time": found.time_us, "low": found.low_us, "high": found.high_us}
-            self._known[key] = ends[self.end]
-        return self._known[key]
+        return self.times.us(collective, round(size_bytes), ranks, self.nodes(ranks, stride))
 
     def hop_us(self, size_bytes: float, stride: int) -> float:
-        """A message to a rank that is `stride` apart, as half of an all-to-all of two."""
-        return self.us("all_to_all", 2 * size_bytes, 2, stride)
+        """A message to a rank that is `stride` apart."""
+        return self.times.message_us(round(size_bytes), self.nodes(2, stride))

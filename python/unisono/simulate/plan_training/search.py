@@ -1,8 +1,8 @@
 """The search for the layouts whose steps are shortest.
 
-All layouts that divide model, batch and GPUs are tried. One that does not fit the memory is left out.
-One whose kernels and bubble alone take longer than the worst of the best found so far is left out
-before its communication is predicted. The best by the closed form of the schedule run through the
+All layouts that divide model, batch and GPUs are tried. One that does not fit the memory is left
+out. One whose kernels and bubble alone take longer than the worst of the best found so far is left
+out before its communication is predicted. The best by the closed form of the schedule run through the
 schedule itself. Layouts that differ in the chunks of a stage alone count as one.
 """
 
@@ -137,9 +137,7 @@ def plan_training(job: Job, count: int = 10) -> Search:
 
 def question_of(job: Job, plan: Plan) -> Question:
     """What the time of a plan's step depends on."""
-    return Question(
-        job.model, plan.layout, job.device, plan.how, Network(job.machine), job.overlap
-    )
+    return Question(job.model, plan.layout, job.device, plan.how, Network(job.machine), job.overlap)
 
 
 def _layouts(job: Job, local: int) -> Iterator[tuple[Layout, Options, int]]:
@@ -169,7 +167,9 @@ def _of_pipeline(
     model = job.model
     each = job.tokens // model.sequence // data
     experts = _divisors(model.experts) if model.experts else [1]
-    shards = [1] if pipeline > 1 else sorted({1, data, *(s for s in (32, 64, 128) if data % s == 0)})
+    shards = (
+        [1] if pipeline > 1 else sorted({1, data, *(s for s in (32, 64, 128) if data % s == 0)})
+    )
     for expert in experts:
         if (context * data) % expert:
             continue
@@ -243,8 +243,8 @@ def _scaled(device: Device, factor: float) -> Device:
 def _refuse(job: Job, smallest: tuple[float, Layout, Options, int] | None) -> None:
     if smallest is None:
         raise MisuseError(
-            f"no layout divides {job.gpus} GPUs and {job.tokens // job.model.sequence} sequences of "
-            f"{job.model.sequence} tokens; take a batch that the GPUs divide"
+            f"no layout divides {job.gpus} GPUs and {job.tokens // job.model.sequence} sequences "
+            f"of {job.model.sequence} tokens; take a batch that the GPUs divide"
         )
     _, layout, how, batches = smallest
     # This raises: what does not fit says why.

@@ -48,7 +48,9 @@ class Step:
     def exposed_s(self) -> float:
         """The time without computing, the pipeline's bubble apart."""
         return sum(
-            time for name, time in self.seconds.items() if name not in ("compute", "bubble", "update")
+            time
+            for name, time in self.seconds.items()
+            if name not in ("compute", "bubble", "update")
         )
 
 
@@ -173,9 +175,7 @@ def _layer_passes(asked: Question) -> tuple[Pass, Pass]:
     tokens, tensor = asked.tokens, layout.tensor
     size = tokens * model.hidden * model.element_bytes
     # Sequence parallelism: a reduce-scatter after, and an all-gather before each block's GEMMs.
-    both = network.us("all_gather", size, tensor, 1) + network.us(
-        "reduce_scatter", size, tensor, 1
-    )
+    both = network.us("all_gather", size, tensor, 1) + network.us("reduce_scatter", size, tensor, 1)
     width = 2 * model.key_width * model.element_bytes / tensor
     gathered = tokens * layout.context * width
     keys = network.us("all_gather", gathered, layout.context, tensor)
@@ -210,12 +210,8 @@ def _layer_passes(asked: Question) -> tuple[Pass, Pass]:
 
 def _part(asked: Question, part: Part, is_forward: bool) -> float:
     model, layout = asked.model, asked.layout
-    share = Share(
-        asked.tokens, layout.tensor, model.experts // layout.expert, model.element_bytes
-    )
-    return part_ns(
-        asked.device, part, share, is_forward=is_forward, recompute=asked.how.recomputes
-    )
+    share = Share(asked.tokens, layout.tensor, model.experts // layout.expert, model.element_bytes)
+    return part_ns(asked.device, part, share, is_forward=is_forward, recompute=asked.how.recomputes)
 
 
 def _beside(asked: Question, time: float, ranks: int, kernel: float) -> float:
