@@ -3,7 +3,8 @@
     python studies/simulator/training_steps.py [--speed TFLOPS]
 
 Prints a table, with a row for each step of published_steps.yaml. With --speed, GEMMs of every shape
-reach that speed, as they did before a GEMM's time depended on its shape.
+reach that speed on an H100, and the same part of the peak on another GPU, as they did before a GEMM's
+time depended on its shape.
 """
 
 import argparse
@@ -53,11 +54,12 @@ def model_of(document: dict[str, Any], name: str) -> Model:
 
 
 def predict(document: dict[str, Any], row: dict[str, Any], speed: float = 0.0) -> Published:
-    """What is predicted for a row; `speed`: 10^12 operations a second of every GEMM, if given."""
+    """What is predicted for a row; `speed`: see --speed; 0: not given."""
     model = model_of(document, row["model"])
     device = find_device(row["gpu"])
     if speed:
-        device = replace(device, tflops=speed, multiprocessors=0)
+        part = speed / find_device("h100").peak_tflops
+        device = replace(device, tflops=part * device.peak_tflops, sms=0)
     kinds = {kind: row.get(kind, 1) for kind in _LAYOUT}
     data = row["gpus"] // (kinds["tensor"] * kinds["pipeline"] * kinds["context"])
     shares = {"shard": data} if row["optimizer"] == "parameters" else {"replicate": data}
@@ -108,7 +110,7 @@ def held_by(rows: list[Published], part: float = 0.8) -> float:
 def main() -> None:
     """Prints the table and what the errors are."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--speed", type=float, default=0.0, help="TFLOP/s of every GEMM")
+    parser.add_argument("--speed", type=float, default=0.0, help="TFLOP/s of every GEMM on an H100")
     rows = predict_all(parser.parse_args().speed)
     print(f"{'step':18} {'GPUs':>6} {'rows':9} {'published s':>12} {'predicted s':>12} {'error':>7}"
           f" {'MFU':>6} {'GB':>5}")  # fmt: skip

@@ -16,7 +16,7 @@ def test_the_gemm_that_was_measured_takes_what_it_took() -> None:
 
 
 def test_a_wave_of_tiles_takes_as_long_with_one_tile_as_when_it_is_full() -> None:
-    """Section 3.2 of NVIDIA's guide: the 133rd tile of 132 multiprocessors needs a second wave."""
+    """Section 3.2 of NVIDIA's guide: the 133rd tile of 132 SMs needs a second wave."""
     k = 8192
     full = H100.gemm_ns(11 * 128, 12 * 256, k)
     assert H100.gemm_ns(11 * 128, 11 * 256 + 1, k) == pytest.approx(full)

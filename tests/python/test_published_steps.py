@@ -73,7 +73,10 @@ def test_intervals_are_as_wide_as_four_of_five_steps_need() -> None:
     assert needed == pytest.approx(KERNELS_OFF, abs=0.03)
 
 
-def test_one_speed_for_all_gemms_is_worse_on_another_gpu() -> None:
-    """An A100 at an H100's 660 TFLOP/s would be more than twice as fast as it is."""
-    [shaped, single] = [STUDY["predict"](DOCUMENT, ROWS["mpt-70b-64"], speed) for speed in (0, 660)]
-    assert abs(shaped.error) < 0.2 < abs(single.error)
+def test_errors_are_below_half_of_those_at_the_speed_that_was_assumed_before() -> None:
+    def median(speed: float) -> float:
+        off = sorted(abs(one.error) for one in STUDY["predict_all"](speed) if not one.is_fitted)
+        middle: float = off[len(off) // 2]
+        return middle
+
+    assert median(0) < 0.5 * median(660)

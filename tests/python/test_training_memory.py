@@ -39,7 +39,8 @@ def test_states_are_those_of_zero() -> None:
     def bytes_of(layout: Layout, optimizer: str) -> float:
         how = Options(optimizer=optimizer, gradient_bytes=2)  # type: ignore[arg-type]
         memory = memory_of(GPT, layout, how, 1)
-        return sum(getattr(memory, name) for name in state) / GPT.parameters
+        held: float = sum(getattr(memory, name) for name in state)
+        return held / GPT.parameters
 
     assert bytes_of(Layout(replicate=64), "replicated") == pytest.approx(16)
     assert bytes_of(Layout(replicate=64), "sharded") == pytest.approx(4 + 12 / 64)
@@ -86,8 +87,10 @@ def test_a_refusal_says_what_is_over_and_its_advice_fits() -> None:
 
 def test_without_a_single_change_that_helps_the_largest_savings_are_named() -> None:
     model, how = find_model("llama3-405b"), Options(recompute="none")
-    with pytest.raises(MisuseError, match="no single change is enough; the most is saved by"):
+    with pytest.raises(MisuseError, match="no single change is enough; the most is saved by pipeline 2"):
         check_memory(model, Layout(tensor=8, replicate=2), how, 8, DEVICES["h100"])
+    with pytest.raises(MisuseError, match="it takes more GPUs, or more memory on each"):
+        check_memory(model, Layout(), replace(how, recompute="full"), 8, DEVICES["h100"])
 
 
 def test_a_training_step_is_refused_only_where_the_memory_is_known() -> None:

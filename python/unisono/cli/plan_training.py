@@ -186,7 +186,7 @@ def _show(job: "Job", found: "Search") -> None:
     print_text(
         f"{found.tried:,} layouts divide the job; {found.too_large:,} of them do not fit "
         f"{job.device.memory_gb:.0f} GB. vp: chunks of a stage; fsdp: ranks that share parameters; "
-        "mbs: sequences of a micro-batch. Ranges hold four of five published steps."
+        "mbs: sequences of a micro-batch. Ranges hold at least four of five published steps."
     )
 
 

@@ -1,6 +1,6 @@
 """How long a device's kernels take: GEMMs by their shape, attention, and what moves bytes.
 
-A GEMM is cut into tiles, one for each multiprocessor at a time. A last wave that is not full, a
+A GEMM is cut into tiles, one for each SM at a time. A last wave that is not full, a
 tile that is not full, and the beginning and end of a tile cost speed: NVIDIA, "Matrix
 Multiplication Background User's Guide" (DU-09799-001), sections 2.3 and 3. `DEVICES` says where the
 speeds are from.
@@ -32,14 +32,14 @@ _STREAMED = 0.8
 class Device:
     """What computes.
 
-    Without `multiprocessors` it is a roofline: GEMMs of every shape reach `tflops`.
+    Without `sms` it is a roofline: GEMMs of every shape reach `tflops`.
 
     Attributes:
         tflops: 10^12 operations a second that large GEMMs reach.
         memory_gb_s: 10^9 bytes a second of its memory; 0: no limit.
         peak_tflops: 10^12 operations a second of its data sheet, for MFU; 0: unknown.
         memory_gb: 10^9 bytes of its memory; 0: unknown, nothing is refused.
-        multiprocessors: Tiles of a GEMM that run at once; 0: GEMMs have no shape.
+        sms: Tiles of a GEMM that run at once; 0: GEMMs have no shape.
         attention: The part of the peak that attention reaches, forward.
         attention_backward: The same for the backward pass.
     """
@@ -48,7 +48,7 @@ class Device:
     memory_gb_s: float = 0.0
     peak_tflops: float = 0.0
     memory_gb: float = 0.0
-    multiprocessors: int = 0
+    sms: int = 0
     attention: float = 0.0
     attention_backward: float = 0.0
 
@@ -66,18 +66,18 @@ class Device:
             inner: Elements that are summed for each of the result.
         """
         moved = 2.0 * (rows * inner + inner * columns + rows * columns)
-        if not self.multiprocessors:
+        if not self.sms:
             return self.time_ns(2.0 * rows * columns * inner, moved)
-        each_tflops = self.tflops / self.multiprocessors
+        each_tflops = self.tflops / self.sms
         compute = min(
-            -(-(-(-rows // high) * -(-columns // wide)) // self.multiprocessors)
+            -(-(-(-rows // high) * -(-columns // wide)) // self.sms)
             * (2.0 * high * wide * (inner + _TILE_ENDS) / (each_tflops * part) / 1e3)
             for high, wide, part in _TILES
         )
         return max(compute, moved / self.memory_gb_s)
 
 
-# Peaks, bandwidths, memory and multiprocessors are NVIDIA's data sheets (dense BF16, SXM). `tflops`
+# Peaks, bandwidths, memory and SMs are NVIDIA's data sheets (dense BF16, SXM). `tflops`
 # is 0.822 of the peak, which makes a GEMM of 8192 x 8192 x 8192 reach the 777 TFLOP/s that we have
 # measured on an H200 (docs/reference/gpu-measurements.md); on an A100 and an H100 we have measured
 # none. The parts that attention reaches are assumed, between FlashAttention-2 and -3 (Shah et al.,
@@ -130,7 +130,7 @@ def part_ns(
         recompute: "full" computes the forward pass once more before the backward pass. Fused
             attention does so with its scores anyway, which is all that "selective" asks.
     """
-    if not device.multiprocessors:
+    if not device.sms:
         again = 1 if recompute == "full" else 0
         passes = 1 if is_forward else 2 + again
         return _roofline_ns(device, part, share, passes, selective=recompute == "selective")

@@ -184,6 +184,8 @@ def _advice(model: Model, layout: Layout, how: Options, batches: int, capacity: 
     fit = [f"{text} ({total / 1e9:.1f} GB)" for total, text in tried if total <= capacity]
     if fit:
         return f"what would fit: {', '.join(fit[:3])}"
+    if not tried:
+        return "it takes more GPUs, or more memory on each"
     best = [f"{text} ({total / 1e9:.1f} GB)" for total, text in tried[:3]]
     return f"no single change is enough; the most is saved by {', '.join(best)}"
 

@@ -118,7 +118,7 @@ class _Graph:
             count = len(names)
 
     def _seen(self, name: str, offsets: set[int], classes: dict[int, int]) -> dict[int, object]:
-        """By rank: the classes of its group, its nodes, and the classes that it has messages for."""
+        """By rank: the classes and nodes of its group, and the classes of its messages' peers."""
         local = self.times.local
         seen: dict[int, object] = {}
         for group in set(self.groups.get(name, {}).values()):
@@ -238,8 +238,11 @@ class _Graph:
             chosen = self.times.choice(*what) if len(group) > 1 else "none"
             served = (task.communicator, call.collective, call.size_bytes, chosen)
             self.served.setdefault(served)
-            key = (task.communicator, members)
-            return key, _Meeting(len(members), took), (call.collective, call.size_bytes)
+            return (
+                (task.communicator, members),
+                _Meeting(len(members), took),
+                (call.collective, call.size_bytes),
+            )
         peer = self._peer(rank, task)
         offset = task.peer if task.communicator else 0
         ends = (cls, self.classes[peer], offset)

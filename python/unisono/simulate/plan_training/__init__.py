@@ -2,12 +2,13 @@
 
 from unisono.simulate.plan_training.network import Network
 from unisono.simulate.plan_training.search import Job, Plan, Search, plan_training, question_of
-from unisono.simulate.plan_training.step import Step, estimate_step, schedule_of
+from unisono.simulate.plan_training.step import Question, Step, estimate_step, schedule_of
 
 __all__ = [
     "Job",
     "Network",
     "Plan",
+    "Question",
     "Search",
     "Step",
     "estimate_step",

@@ -2,8 +2,8 @@
 
 All layouts that divide model, batch and GPUs are tried. One that does not fit the memory is left
 out. One whose kernels and bubble alone take longer than the worst of the best found so far is left
-out before its communication is predicted. The best by the closed form of the schedule run through the
-schedule itself. Layouts that differ in the chunks of a stage alone count as one.
+out before its communication is predicted. The best by the closed form of the schedule run through
+the schedule itself. Layouts that differ in the chunks of a stage alone count as one.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from unisono.errors import MisuseError
 from unisono.simulate import nccl
 from unisono.simulate.kernels import Device
-from unisono.simulate.layout import Layout
+from unisono.simulate.layout import KINDS, Layout
 from unisono.simulate.models import Model
 from unisono.simulate.plan_training.network import Network
 from unisono.simulate.plan_training.step import Question, Step, estimate_step, layer_passes
@@ -241,11 +241,24 @@ def _scaled(device: Device, factor: float) -> Device:
 
 
 def _refuse(job: Job, smallest: tuple[float, Layout, Options, int] | None) -> None:
+    """Says why there is no plan.
+
+    Raises:
+        MisuseError: Always.
+    """
     if smallest is None:
         raise MisuseError(
             f"no layout divides {job.gpus} GPUs and {job.tokens // job.model.sequence} sequences "
             f"of {job.model.sequence} tokens; take a batch that the GPUs divide"
         )
     _, layout, how, batches = smallest
-    # This raises: what does not fit says why.
-    check_memory(job.model, layout, how, batches, job.device)
+    named = ", ".join(
+        f"{name} {getattr(layout, name)}" for name in KINDS if getattr(layout, name) > 1
+    )
+    try:
+        check_memory(job.model, layout, how, batches, job.device)
+    except MisuseError as error:
+        raise MisuseError(
+            f"no layout fits {job.gpus} GPUs; the one that needs least ({named or 'one rank'}, "
+            f"micro_batch {how.micro_batch}, recompute {how.recomputes}): {error}"
+        ) from None

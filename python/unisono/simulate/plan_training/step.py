@@ -2,7 +2,7 @@
 
 A layer's forward and backward pass of one micro-batch consist of its kernels (`part_ns`) and of the
 communication that they wait for. The schedule puts passes together, with its bubble. Gradients are
-summed and parameters gathered beside the first and last passes.
+summed and parameters gathered while the last and the first passes run.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ from unisono.simulate.training_memory import Memory, check_memory
 from unisono.simulate.training_options import Options
 from unisono.simulate.training_stage import ADAM_BYTES
 
-# Kernels take so much of a collective's time longer while it runs beside them: an all-gather of
+# Kernels take so much of a collective's time longer while it runs, too: an all-gather of
 # 173 us and a reduce-scatter of 175 us each cost a GEMM 63 us (docs/reference/gpu-measurements.md,
 # NCCL on 2 H200).
-BESIDE = 0.36
+SLOWED = 0.36
 # The cross-entropy reads and writes 32-bit logits so often, forward and backward (assumed).
 _LOGIT_PASSES = 4
 
@@ -59,8 +59,8 @@ class Question:
     """What a step's time depends on.
 
     Attributes:
-        overlap: Communication of `tensor` and `context` runs beside GEMMs and attention, in as many
-            pieces as ranks (Transformer Engine).
+        overlap: Communication of `tensor` and `context` overlaps with GEMMs and attention, in as
+            many pieces as ranks (Transformer Engine).
     """
 
     model: Model
@@ -134,27 +134,27 @@ def positions_of(asked: Question) -> tuple[list[float], list[float]]:
     layout = asked.layout
     layers = split_layers(asked.model.layers, layout.pipeline * layout.virtual)
     forward, backward = layer_passes(asked)
-    f, b = (_beside_gathers(asked, one, is_forward=one is forward) for one in (forward, backward))
+    f, b = (_with_gathers(asked, one, is_forward=one is forward) for one in (forward, backward))
     times = [[count * f for count in layers], [count * b for count in layers]]
     for one, time in zip(times, _head(asked), strict=True):
         one[-1] += time
     return times[0], times[1]
 
 
-def _beside_gathers(asked: Question, one: Pass, *, is_forward: bool) -> float:
-    """A layer's pass with FSDP's gathers, and backward its reduction, beside it."""
+def _with_gathers(asked: Question, one: Pass, *, is_forward: bool) -> float:
+    """A layer's pass that overlaps with FSDP's gathers, and backward with its reduction."""
     layout, model = asked.layout, asked.model
     if layout.sharing == 1:
         return one.total
     parameters = sum(part.parameters for part in model.parts())
     parameters += model.expert_parameters if layout.expert == 1 else 0
     size = parameters / layout.tensor * model.element_bytes
-    beside = 1e3 * asked.network.us("all_gather", size, layout.sharing, layout.tensor)
+    gathers = 1e3 * asked.network.us("all_gather", size, layout.sharing, layout.tensor)
     if not is_forward:
-        beside += 1e3 * asked.network.us("reduce_scatter", size, layout.sharing, layout.tensor)
+        gathers += 1e3 * asked.network.us("reduce_scatter", size, layout.sharing, layout.tensor)
     if asked.how.prefetch == 0:
-        return one.total + beside
-    return max(one.total + BESIDE * beside, beside)
+        return one.total + gathers
+    return max(one.total + SLOWED * gathers, gathers)
 
 
 def layer_passes(asked: Question) -> tuple[Pass, Pass]:
@@ -195,8 +195,8 @@ def _layer_passes(asked: Question) -> tuple[Pass, Pass]:
             if part.scores:
                 scores += own
         again = asked.how.recomputes == "full" and not is_forward
-        tensor_ns = sum(_beside(asked, 1e3 * both, tensor, own) for own in kernels)
-        context_ns = _beside(
+        tensor_ns = sum(_exposed(asked, 1e3 * both, tensor, own) for own in kernels)
+        context_ns = _exposed(
             asked, 1e3 * (keys + (0 if is_forward else sums)), layout.context, scores
         )
         exposed = {
@@ -214,8 +214,8 @@ def _part(asked: Question, part: Part, is_forward: bool) -> float:
     return part_ns(asked.device, part, share, is_forward=is_forward, recompute=asked.how.recomputes)
 
 
-def _beside(asked: Question, time: float, ranks: int, kernel: float) -> float:
-    """What is seen of communication in `ranks` pieces beside a kernel, all but the first piece."""
+def _exposed(asked: Question, time: float, ranks: int, kernel: float) -> float:
+    """What a kernel does not hide of communication in `ranks` pieces; the first it never hides."""
     return max(time / ranks, time - kernel) if asked.overlap and ranks > 1 else time
 
 
@@ -264,10 +264,10 @@ def _data(asked: Question, backward: float, forward: float) -> float:
         calls = [("reduce_scatter", gradients, backward), ("all_gather", parameters, forward)]
         if how.optimizer == "replicated":
             calls = [("all_reduce", gradients, backward)]
-        for collective, size, beside in calls:
+        for collective, size, window in calls:
             time = chunks * 1e3 * network.us(collective, size / chunks, copies, stride)
-            hidden = min(beside, time * (1 - 1 / chunks))
-            seen += time - hidden + BESIDE * hidden
+            hidden = min(window, time * (1 - 1 / chunks))
+            seen += time - hidden + SLOWED * hidden
     return seen
 
 
@@ -283,7 +283,7 @@ def _seconds(asked: Question, stage: int, batches: int) -> dict[str, float]:
         for name, time in one.exposed.items():
             found[name] = found.get(name, 0.0) + time * layers
         if layout.sharing > 1:
-            held_up = _beside_gathers(asked, one, is_forward=number == 0) - one.total
+            held_up = _with_gathers(asked, one, is_forward=number == 0) - one.total
             found["shard"] = found.get("shard", 0.0) + held_up * layers
     if stage == layout.pipeline - 1:
         found["compute"] += sum(_head(asked))
