@@ -3,8 +3,8 @@
     python studies/simulator/training_steps.py [--speed TFLOPS]
 
 Prints a table, with a row for each step of published_steps.yaml. With --speed, GEMMs of every shape
-reach that speed on an H100, and the same part of the peak on another GPU, as they did before a GEMM's
-time depended on its shape.
+reach that speed on an H100, and the same part of the peak on another GPU, as they did before a
+GEMM's time depended on its shape.
 """
 
 import argparse

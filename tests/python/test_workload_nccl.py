@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -220,7 +221,7 @@ def test_a_word_in_the_file_and_an_option_mean_the_same(
 
 
 @pytest.mark.parametrize(
-    "words", [("--explain",), ("--noise", "0.1"), ("--model", "flows"), ("--html", "page.html"),
+    "words", [("--explain",), ("--noise", "0.1"), ("--model", "flows"),
               ("--timeline", "t.json")], ids=lambda words: words[0],
 )  # fmt: skip
 @pytest.mark.parametrize("by_option", [True, False])
@@ -235,3 +236,24 @@ def test_what_it_cannot_honour_is_refused(
     code, said = run(capsys, "--workload", str(path), *option, *words)
     assert code == 2, said
     assert f"{words[0]} cannot go with" in " ".join(said.split())
+
+
+def test_the_page_has_a_time_line_and_costs_by_communicator(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, page = tmp_path / "step.yaml", tmp_path / "page.html"
+    path.write_text(
+        "format: 1\nname: step\nimplementation: nccl\ntraining:\n  model: gpt-125m\n"
+        "  layout: {tensor: 4, replicate: 2}\n  device: h100\n  global_batch_tokens: 8192\n"
+    )
+    code, said = run(capsys, "--workload", str(path), "--html", str(page))
+    assert code == 0, said
+    html = page.read_text()
+    headings = re.findall(r"<h2>(.*?)</h2>", html)
+    # MFU comes first, then where the time goes.
+    assert headings[:3] == ["Training", "Where rank 0&#39;s time goes", "Cost by communicator"]
+    assert html.index("MFU (%)") < html.index("tokens a second")
+    assert "time (s)" in html
+    assert "Streams of rank 0" in html
+    for stream in ("tensor", "replicate", "compute"):
+        assert f">{stream}</text>" in html

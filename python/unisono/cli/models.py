@@ -31,7 +31,6 @@ NOT_OF_NCCLS_WORKLOADS = NOT_OF_NCCL | {
     "size": "the workload says how large its calls are",
     "nodes": "its ranks fill one node after another",
     "explain": "NCCL's model has no messages for a critical path",
-    "html": "only the event simulator has a page of workloads",
 }
 _SAID = "the measurements say what ran"
 _ONE = "it is of one simulation, and every measurement is one"
@@ -40,9 +39,6 @@ NOT_WITH_MEASUREMENTS = {
     "explain": _ONE, "timeline": _ONE, "use": _ONE, "goal": _ONE,
     "noise": "measurements have their own", "workload": "it is simulated without measurements",
 }  # fmt: skip
-NOT_OF_NCCLS_ERRORS = {
-    "html": "only the event simulator has a page of errors, which --model asks for"
-}
 
 
 def takes_nccls_model(

@@ -103,19 +103,25 @@ def _gpu_of(machine: "MachineFile") -> str:
 
 
 def _passes(job: "Job", plan: "Plan") -> list[Any]:
-    """The best plan's passes, as bars in the order of their beginnings."""
+    """The best plan's passes, as spans in the order of their beginnings."""
     if plan.layout.pipeline == 1:
         return []
-    from unisono.draw.passes import Bar
+    from unisono.draw.timeline import Span
     from unisono.simulate import plan_training as planner
 
     timed = planner.schedule_of(planner.question_of(job, plan), plan.step.batches)
-    bars = [
-        Bar(one.stage, one.slot.chunk, one.slot.batch, one.slot.is_forward, one.began / 1e9,
-            one.ended / 1e9)
+    spans = [
+        Span(
+            f"stage {one.stage}",
+            f"{'forward' if one.slot.is_forward else 'backward'}, micro-batch {one.slot.batch}, "
+            f"chunk {one.slot.chunk}",
+            one.began / 1e9, one.ended / 1e9, str(one.slot.batch), f"chunk {one.slot.chunk}",
+            is_pale=not one.slot.is_forward,
+        )
         for one in timed
     ]  # fmt: skip
-    return sorted(bars, key=lambda bar: bar.began_s)
+    # Rows come in the order of their first spans, which is that of the stages.
+    return sorted(spans, key=lambda span: span.began_s)
 
 
 def _document(job: "Job", found: "Search") -> dict[str, Any]:

@@ -13,7 +13,6 @@ from unisono.cli import simulate_options as options
 from unisono.cli.models import (
     NCCL,
     NOT_OF_NCCL,
-    NOT_OF_NCCLS_ERRORS,
     NOT_OF_NCCLS_WORKLOADS,
     NOT_WITH_MEASUREMENTS,
     refuse_options,
@@ -157,8 +156,7 @@ def _is_answered_by_nccls_model(given: dict[str, Any]) -> bool:
         only_events = {"--model": given["model"], "--skip": given["skip"]}
         if not takes_nccls_model(cluster, implementation, against, only_events):
             return False
-        refuse_options("--against and NCCL's model", NOT_OF_NCCLS_ERRORS, given)
-        check_nccl(cluster, against, collective, json)
+        check_nccl(cluster, against, collective, given["html"], json)
         return True
     if implementation not in (OURS, NCCL):
         raise MisuseError(
@@ -168,7 +166,8 @@ def _is_answered_by_nccls_model(given: dict[str, Any]) -> bool:
     if implementation == NCCL and given["workload"] is not None:
         refuse_options(f"--workload and --implementation {NCCL}", NOT_OF_NCCLS_WORKLOADS, given)
         simulator = load_simulator()
-        simulate_nccl_workload(simulator.load_workload(given["workload"]), cluster, json)
+        workload = simulator.load_workload(given["workload"])
+        simulate_nccl_workload(workload, cluster, given["html"], json)
     elif implementation == NCCL:
         refuse_options("--implementation nccl", NOT_OF_NCCL, given)
         simulate_nccl(

@@ -60,12 +60,12 @@ def simulate_workload_file(
             raise MisuseError("--loggops is for GOAL files; other workloads take a --cluster")
         workload = simulator.load_workload(path)
         if workload.implementation == NCCL:
-            given = {"html": html, "goal": export} | options
+            given = {"goal": export} | options
             wanted = {name: value for name, value in given.items() if name not in ("model", "seed")}
             if options["model"] != _PLAIN["model"]:
                 wanted["model"] = options["model"]
             refuse_options(f"implementation: {NCCL} in {path}", NOT_OF_NCCLS_WORKLOADS, wanted)
-            simulate_nccl_workload(workload, cluster, json)
+            simulate_nccl_workload(workload, cluster, html, json)
             return
         chosen = simulator.load_cluster(cluster)
         if export is not None:
@@ -78,7 +78,9 @@ def simulate_workload_file(
     wanted = options | {"explain": options["explain"] or html is not None}
     result = watch(progress, partial(work, progress=part.native, **wanted))
     if html is not None:
-        write_file(html, report_of_workload(chosen, options["model"], result))
+        unseen = chosen.unseen_uplinks(options["model"], result.nodes)
+        about = f"{chosen.file.description} {unseen}"
+        write_file(html, report_of_workload(chosen.name, about, options["model"], result))
     if not options["explain"]:
         result = replace(result, shares={}, hops=[])
     document = {
@@ -94,12 +96,15 @@ def simulate_workload_file(
         print_text("\n" + simulator.explain_workload(result))
 
 
-def simulate_nccl_workload(workload: Any, cluster: str, json: Path | None) -> None:
+def simulate_nccl_workload(
+    workload: Any, cluster: str, html: Path | None, json: Path | None
+) -> None:
     """Runs a workload on NCCL's model.
 
     Args:
         workload: What runs.
         cluster: A machine of NCCL's model.
+        html: Where a page goes, if anywhere.
         json: Where to; None: tables.
 
     Raises:
@@ -109,6 +114,8 @@ def simulate_nccl_workload(workload: Any, cluster: str, json: Path | None) -> No
 
     machine = nccl.find_machine(cluster)
     result = simulate_workload_nccl(machine, workload)
+    if html is not None:
+        write_file(html, report_of_workload(machine.name, machine.description, "NCCL", result))
     document = {"cluster": machine.name, "model": NCCL, "unseen": ""} | asdict(result)
     if put_json(json, document, "simulate-workload"):
         return

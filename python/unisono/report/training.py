@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from unisono.draw.chart import Axis, draw_bars
-from unisono.draw.chart import Bar as Length
-from unisono.draw.passes import Bar, draw_passes
+from unisono.draw.chart import Axis, Bar, draw_bars
+from unisono.draw.timeline import Span, draw_timeline
 from unisono.report.parts import Column, Table, number, responsive, text
 from unisono.report.simulation import render_page
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 _MOST_PASSES = 4000
 
 
-def report_of_plans(job: "Job", plans: "Sequence[Plan]", passes: Sequence[Bar]) -> str:
+def report_of_plans(job: "Job", plans: "Sequence[Plan]", passes: Sequence[Span]) -> str:
     """The page.
 
     Args:
@@ -25,7 +24,7 @@ def report_of_plans(job: "Job", plans: "Sequence[Plan]", passes: Sequence[Bar]) 
         passes: Of the best's pipeline, in the order of their beginnings.
     """
     best = plans[0]
-    bars = [Length(what, time) for what, time in best.step.seconds.items() if time > 0]
+    bars = [Bar(what, time) for what, time in best.step.seconds.items() if time > 0]
     axis = Axis("time", write=lambda value: f"{value:.2f} s")
     plots = [
         responsive(
@@ -39,8 +38,12 @@ def report_of_plans(job: "Job", plans: "Sequence[Plan]", passes: Sequence[Bar]) 
         title = "The pipeline's step"
         if len(shown) < len(passes):
             title = f"The first {len(shown):,} of {len(passes):,} passes of the step"
+        note = "full: forward; pale: backward; a colour for each chunk of a stage"
         plots.insert(
-            0, responsive(lambda width: draw_passes(title, shown, width=width, standalone=False))
+            0,
+            responsive(
+                lambda width: draw_timeline(title, shown, note=note, width=width, standalone=False)
+            ),
         )
     table = Table(
         (*(Column(name) for name in ("tensor", "pipeline", "virtual", "context", "expert", "shard",

@@ -216,6 +216,7 @@ class TaskTime:
     iteration: int
     began_us: float
     ended_us: float
+    communicator: str = ""
 
 
 @dataclass(frozen=True)
@@ -311,7 +312,15 @@ def simulate_workload(
     calls = json.loads(text)["calls"]
     listed = next((one.tasks for one in workload.lists if shown_rank in one.ranks), [])
     tasks = [
-        TaskTime(listed[task].name, listed[task].kind, listed[task].stream, iteration, began, ended)
+        TaskTime(
+            listed[task].name,
+            listed[task].kind,
+            listed[task].stream,
+            iteration,
+            began,
+            ended,
+            listed[task].communicator,
+        )
         for task, iteration, began, ended in result.tasks
     ]
     return summed_up(

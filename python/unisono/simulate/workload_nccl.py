@@ -85,7 +85,9 @@ class _Graph:
             for name, groups in workload.communicators.items()
         }
         self.classes = self._classes()
-        self.representatives = {cls: rank for rank, cls in reversed(self.classes.items())}
+        self.representatives: dict[int, int] = {}
+        for rank in sorted(self.classes):
+            self.representatives.setdefault(self.classes[rank], rank)
         self.events: list[_Event] = []
         self.event_of: dict[tuple[int, int, int], int] = {}
         self.served: dict[tuple[str, str, int, str], None] = {}
@@ -148,7 +150,15 @@ class _Graph:
                     event = self.event_of[cls, iteration, place]
                     began = self.events[event].began
                     tasks.append(
-                        TaskTime(task.name, task.kind, task.stream, iteration, began, ended[event])
+                        TaskTime(
+                            task.name,
+                            task.kind,
+                            task.stream,
+                            iteration,
+                            began,
+                            ended[event],
+                            task.communicator,
+                        )
                     )
         local = self.times.local
         return summed_up(
