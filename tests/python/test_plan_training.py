@@ -110,6 +110,24 @@ def test_a_group_has_as_many_nodes_as_its_ranks_need() -> None:
     assert low < network.us("all_gather", 1 << 26, 16, 1) < high
 
 
+def test_what_is_fixed_is_not_searched() -> None:
+    fixed = {"tensor": 2, "pipeline": 4, "micro_batch": 1}
+    found = planner.plan_training(job(fixed=fixed))
+    assert found.plans
+    assert {(one.layout.tensor, one.layout.pipeline, one.how.micro_batch)
+            for one in found.plans} == {(2, 4, 1)}  # fmt: skip
+    whole = planner.plan_training(job())
+    assert whole.plans[0].step.time_s <= found.plans[0].step.time_s
+    # A number that the search leaves out may be asked for.
+    assert 32 not in search._MICRO_BATCHES
+    [plan, *_] = planner.plan_training(job(fixed={"micro_batch": 32, "pipeline": 1})).plans
+    assert plan.how.micro_batch == 32
+    with pytest.raises(MisuseError, match="no layout divides 16 GPUs .* with tensor 3; take"):
+        planner.plan_training(job(fixed={"tensor": 3}))
+    with pytest.raises(MisuseError, match="'data=2' fixes nothing; fix tensor, pipeline"):
+        planner.plan_training(job(fixed={"data": 2}))
+
+
 def test_what_fits_nowhere_says_what_is_over() -> None:
     with pytest.raises(MisuseError, match=r"no layout fits 16 GPUs; .*: llama-3-405b does not fit"):
         planner.plan_training(job(model=find_model("llama3-405b"), tokens=64 * 8192))

@@ -8,6 +8,7 @@ import typer
 from unisono.cli.output import Html, Json, print_table, print_text, put_json, write_file
 from unisono.cli.simulation import load_simulator
 from unisono.errors import MisuseError
+from unisono.levels import parse_groups
 
 if TYPE_CHECKING:
     from unisono.simulate import Model
@@ -38,6 +39,13 @@ def plan_training(
     sequence: Annotated[
         int, typer.Option(min=0, help="Tokens of a sequence. 0: as the model says.")
     ] = 0,
+    layout: Annotated[
+        str,
+        typer.Option(
+            help="What is not searched: tensor=8,pipeline=16,virtual=8,context=1,expert=1,shard=1,"
+            "micro_batch=1, or some of these."
+        ),
+    ] = "",
     memory: Annotated[
         float, typer.Option(min=0, help="GB of a GPU's memory. 0: as its data sheet says.")
     ] = 0.0,
@@ -73,6 +81,7 @@ def plan_training(
         chosen, gpus, (sequences or _SEQUENCES_A_GPU * gpus) * chosen.sequence,
         replace(device, memory_gb=memory or device.memory_gb), machine,
         overlap=not no_overlap, gradient_bytes=gradient_bytes,
+        fixed={one.name: one.size for one in parse_groups(layout)} if layout else {},
     )  # fmt: skip
     found = planner.plan_training(job, count)
     if html is not None:

@@ -6,7 +6,7 @@ out before its communication is predicted. The best by the closed form of the sc
 the schedule itself. Layouts that differ in the chunks of a stage alone count as one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from unisono.errors import MisuseError
@@ -26,6 +26,8 @@ _CONTEXTS = (1, 2, 4, 8, 16)
 _CHUNKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
 # As "selective" with fused attention is "none", it is not tried.
 _RECOMPUTES: tuple[Recompute, ...] = ("none", "full")
+# What a job may fix.
+FIXABLE = ("tensor", "pipeline", "virtual", "context", "expert", "shard", "micro_batch")
 # So many times as many layouts as asked for run through the schedule.
 _FINALISTS = 3
 # 80 % of the published steps of studies/simulator/published_steps.yaml, fitted or left out, are
@@ -45,6 +47,7 @@ class Job:
         machine: NCCL's model of the cluster.
         overlap: See `Question`.
         gradient_bytes: See `Options`.
+        fixed: Numbers of `FIXABLE` that are not searched, by name.
     """
 
     model: Model
@@ -54,6 +57,11 @@ class Job:
     machine: nccl.MachineFile
     overlap: bool = True
     gradient_bytes: int = 4
+    fixed: Mapping[str, int] = field(default_factory=dict)
+
+    def choices(self, name: str, searched: Sequence[int]) -> Sequence[int]:
+        """What may be tried for one of `FIXABLE`."""
+        return (self.fixed[name],) if name in self.fixed else searched
 
 
 @dataclass(frozen=True)
@@ -97,6 +105,11 @@ def plan_training(job: Job, count: int = 10) -> Search:
         MisuseError: No layout divides the job, none fits the memory, or the job is wrong.
     """
     Options(gradient_bytes=job.gradient_bytes).check()
+    for name, value in job.fixed.items():
+        if name not in FIXABLE or value < 1:
+            raise MisuseError(
+                f"'{name}={value}' fixes nothing; fix {', '.join(FIXABLE)}, each to 1 or more"
+            )
     network = Network(job.machine)
     search = Search()
     found: dict[tuple[Layout, int, str], tuple[float, Layout, Options]] = {}
@@ -150,13 +163,13 @@ def _layouts(job: Job, local: int) -> Iterator[tuple[Layout, Options, int]]:
         )
     heads = model.kv_heads or model.heads
     tensors = [t for t in range(1, local + 1) if local % t == 0 and heads % t == 0]
-    for tensor in tensors:
-        for context in _CONTEXTS:
-            if job.gpus % (tensor * context) or model.sequence % (2 * context):
+    for tensor in job.choices("tensor", tensors):
+        for context in job.choices("context", _CONTEXTS):
+            if job.gpus % (tensor * context) or model.sequence % (2 * context) or heads % tensor:
                 continue
             left = job.gpus // tensor // context
-            for pipeline in _divisors(left):
-                if pipeline > model.layers + 2 or sequences % (left // pipeline):
+            for pipeline in job.choices("pipeline", _divisors(left)):
+                if left % pipeline or pipeline > model.layers + 2 or sequences % (left // pipeline):
                     continue
                 yield from _of_pipeline(job, tensor, context, pipeline, left // pipeline)
 
@@ -170,12 +183,14 @@ def _of_pipeline(
     shards = (
         [1] if pipeline > 1 else sorted({1, data, *(s for s in (32, 64, 128) if data % s == 0)})
     )
-    for expert in experts:
-        if (context * data) % expert:
+    for expert in job.choices("expert", experts):
+        if (context * data) % expert or (expert > 1 and model.experts % expert):
             continue
-        for shard in shards:
-            for virtual in _CHUNKS if pipeline > 1 else (1,):
-                for micro_batch in _MICRO_BATCHES:
+        for shard in job.choices("shard", shards):
+            if data % shard:
+                continue
+            for virtual in job.choices("virtual", _CHUNKS if pipeline > 1 else (1,)):
+                for micro_batch in job.choices("micro_batch", _MICRO_BATCHES):
                     if each % micro_batch:
                         continue
                     batches = each // micro_batch
@@ -194,6 +209,7 @@ def _of_pipeline(
 
 def _divides(model: Model, layout: Layout, batches: int) -> bool:
     try:
+        layout.check()
         split_layers(model.layers, layout.pipeline * layout.virtual)
         check_batches(layout.pipeline, layout.virtual, batches)
     except MisuseError:
@@ -240,6 +256,12 @@ def _scaled(device: Device, factor: float) -> Device:
     )  # fmt: skip
 
 
+def _fixed(job: Job) -> str:
+    """What was fixed, in words."""
+    named = ", ".join(f"{name} {value}" for name, value in job.fixed.items())
+    return f" with {named}" if named else ""
+
+
 def _refuse(job: Job, smallest: tuple[float, Layout, Options, int] | None) -> None:
     """Says why there is no plan.
 
@@ -249,7 +271,7 @@ def _refuse(job: Job, smallest: tuple[float, Layout, Options, int] | None) -> No
     if smallest is None:
         raise MisuseError(
             f"no layout divides {job.gpus} GPUs and {job.tokens // job.model.sequence} sequences "
-            f"of {job.model.sequence} tokens; take a batch that the GPUs divide"
+            f"of {job.model.sequence} tokens{_fixed(job)}; take a batch that the GPUs divide"
         )
     _, layout, how, batches = smallest
     named = ", ".join(
