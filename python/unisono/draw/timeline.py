@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from unisono.draw.chart import WIDE
-from unisono.draw.look import look_of
+from unisono.draw.look import PALETTE
 from unisono.draw.svg import Svg
 
 _TOP, _RIGHT, _BELOW = 44, 12, 26
@@ -50,6 +50,9 @@ def draw_timeline(
         standalone: The picture has a style sheet of its own.
     """
     rows = {row: place for place, row in enumerate(dict.fromkeys(span.row for span in spans))}
+    # In the order in which they come, so that no two of a palette's length look alike.
+    names = dict.fromkeys(span.of or span.row for span in spans)
+    colours = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(names)}
     begin, end = min(span.began_s for span in spans), max(span.ended_s for span in spans)
     bottom = _TOP + len(rows) * (_ROW + _GAP)
     svg = Svg(width, bottom + _BELOW + (16 if note else 0), title)
@@ -66,7 +69,7 @@ def draw_timeline(
         hover = f"{span.name}: {span.began_s:.4g} s to {span.ended_s:.4g} s"
         svg.rect(
             x, y, max(length - 0.5, 0.3), _ROW, hover, class_="bar",
-            fill=look_of(span.of or span.row).colour, opacity=0.5 if span.is_pale else 0.9,
+            fill=colours[span.of or span.row], opacity=0.5 if span.is_pale else 0.9,
         )  # fmt: skip
         if span.label and length >= _LETTER * len(span.label) + 2:
             svg.label(x + length / 2, y + 13, span.label, anchor="middle", class_="in-dot")
