@@ -257,3 +257,30 @@ def test_the_page_has_a_time_line_and_costs_by_communicator(
     assert "Streams of rank 0" in html
     for stream in ("tensor", "replicate", "compute"):
         assert f">{stream}</text>" in html
+
+
+def test_traces_of_nccl_run_on_its_model_unless_events_are_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def model_of(*words: str) -> str:
+        code, said = run(capsys, "--workload", *words, "--json", "-")
+        assert code == 0, said
+        model: str = json.loads(said)["model"]
+        return model
+
+    gloo = str(DUMPS.with_name("flight_recorder_gloo"))
+    assert model_of(str(DUMPS), "--cluster", "dgx_h200") == "nccl"
+    assert model_of(str(DUMPS), "--cluster", "dgx_h200", "--model", "loggops") == "loggops"
+    assert model_of(str(DUMPS), "--cluster", "dgx_h200", "--noise", "0.1") == "loggops"
+    # NCCL's model does not know this cluster, nor Gloo.
+    assert model_of(str(DUMPS), "--cluster", "hgx_h200_4") == "loggops"
+    assert model_of(gloo, "--cluster", "dgx_h100") == "loggops"
+
+
+def test_a_machine_that_only_nccls_model_knows_takes_a_file_with_the_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "step.yaml"
+    path.write_text(FILE)
+    code, said = run(capsys, "--workload", str(path), "--cluster", "hgx_b200")
+    assert code == 0, said

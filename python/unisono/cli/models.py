@@ -78,6 +78,11 @@ def takes_nccls_model(
     return takes
 
 
+def is_machine(cluster: str) -> bool:
+    """Whether NCCL's model knows what --cluster says."""
+    return _meanings(cluster)[0]
+
+
 def refuse_options(other: str, reasons: Mapping[str, str], given: Mapping[str, object]) -> None:
     """Refuses the options that another one cannot honour.
 

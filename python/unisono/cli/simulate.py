@@ -91,24 +91,25 @@ def simulate(
     if _is_answered_by_nccls_model(given):
         return
     model = model or "loggops"
-    chosen = simulator.load_cluster(cluster)
-    if sources:
-        _print_sources(chosen)
-        return
     check_names("model", [model], NETWORK_MODELS)
-    if against:
-        check_against(
-            chosen, against, implementation, collective, skip=split_names(skip or []), model=model,
-            html=html, json=json,
-        )  # fmt: skip
-        return
     how = {
         "model": model, "noise": noise, "seed": seed, "explain": explain,
         "timeline": str(timeline or ""),
     }  # fmt: skip
-    if workload is not None:
+    if workload is not None and not against and not sources:
         simulate_workload_file(
             simulator, workload, cluster, how, log_gops=loggops, export=goal, html=html, json=json,
+            chose_model=given["model"] is not None,
+        )  # fmt: skip
+        return
+    chosen = simulator.load_cluster(cluster)
+    if sources:
+        _print_sources(chosen)
+        return
+    if against:
+        check_against(
+            chosen, against, implementation, collective, skip=split_names(skip or []), model=model,
+            html=html, json=json,
         )  # fmt: skip
         return
     jobs = _jobs(simulator, collective, ranks, size, algorithm, protocol)

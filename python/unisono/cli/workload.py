@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from unisono import _unisono as native
-from unisono.cli.models import NCCL, NOT_OF_NCCLS_WORKLOADS, refuse_options
+from unisono.cli.models import NCCL, NOT_OF_NCCLS_WORKLOADS, is_machine, refuse_options
 from unisono.cli.output import print_table, print_text, put_json, write_file
 from unisono.cli.simulation import print_unseen
 from unisono.cli.watch import watch
@@ -15,6 +15,8 @@ from unisono.errors import MisuseError
 from unisono.report.workloads import report_of_workload
 
 _SHOWN_TASKS = 40
+# What the event simulator has alone.
+_ONLY_EVENTS = ("noise", "explain", "timeline")
 # What a GOAL file is simulated with as LogGOPSim would.
 _PLAIN = {"model": "loggops", "noise": 0.0, "explain": False, "timeline": ""}
 
@@ -29,10 +31,13 @@ def simulate_workload_file(
     export: Path | None = None,
     html: Path | None = None,
     json: Path | None = None,
+    chose_model: bool = False,
 ) -> None:
     """Simulates what a file or a folder of traces holds, or only writes it as GOAL.
 
     A GOAL file runs as in LogGOPSim, unless something is asked for that workloads alone have.
+    Traces of NCCL run on its model where it knows the cluster and has all that is asked for;
+    `chose_model` says that a model of the event simulator was named.
     """
     if path.suffix in simulator.GOAL_SUFFIXES:
         schedule = simulator.read_goal(path)
@@ -65,6 +70,10 @@ def simulate_workload_file(
             if options["model"] != _PLAIN["model"]:
                 wanted["model"] = options["model"]
             refuse_options(f"implementation: {NCCL} in {path}", NOT_OF_NCCLS_WORKLOADS, wanted)
+            simulate_nccl_workload(workload, cluster, html, json)
+            return
+        only_events = chose_model or export or any(options[name] for name in _ONLY_EVENTS)
+        if not only_events and is_machine(cluster) and simulator.can_run_on_nccl(workload):
             simulate_nccl_workload(workload, cluster, html, json)
             return
         chosen = simulator.load_cluster(cluster)

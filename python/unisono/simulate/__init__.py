@@ -57,7 +57,7 @@ from unisono.simulate.workload import (
     simulate_workload,
 )
 from unisono.simulate.workload_file import load_model, parse_workload
-from unisono.simulate.workload_nccl import simulate_workload_nccl
+from unisono.simulate.workload_nccl import can_run_on_nccl, simulate_workload_nccl
 
 __all__ = [
     "DEVICES",
@@ -87,6 +87,7 @@ __all__ = [
     "Workload",
     "builtin_clusters",
     "calibrate",
+    "can_run_on_nccl",
     "choose_plan",
     "errors_by_decade",
     "explain_path",

@@ -112,6 +112,7 @@ class Workload:
         peak_tflops: The peak of a rank's device, 10^12 operations a second; 0: unknown.
         implementation: Whose calls they are: "unisono" (plans, which the event simulator runs), or
             "nccl" (NCCL's model).
+        is_recorded_of_nccl: NCCL ran them when they were recorded.
     """
 
     name: str
@@ -125,6 +126,7 @@ class Workload:
     operations: float = 0.0
     peak_tflops: float = 0.0
     implementation: Literal["unisono", "nccl"] = "unisono"
+    is_recorded_of_nccl: bool = False
 
     def to_json(self, channels: int) -> str:
         """The form that the native simulator reads; `channels` stands in where none are given.

@@ -67,6 +67,15 @@ def simulate_workload_nccl(
     return replace(done, low_us=ends[0], high_us=ends[1])
 
 
+def can_run_on_nccl(workload: Workload) -> bool:
+    """Whether NCCL ran a recorded workload, and NCCL's model has all of its collectives."""
+    return workload.is_recorded_of_nccl and all(
+        task.call is None or task.call.collective in _COLLECTIVES
+        for one in workload.lists
+        for task in one.tasks
+    )
+
+
 class _Graph:
     """A workload's tasks as events; ranks in the same state are one class."""
 
