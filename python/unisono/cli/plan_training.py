@@ -42,8 +42,8 @@ def plan_training(
     layout: Annotated[
         str,
         typer.Option(
-            help="What is not searched: tensor=8,pipeline=16,virtual=8,context=1,expert=1,shard=1,"
-            "micro_batch=1, or some of these."
+            help="What is not searched, as tensor=8,pipeline=16: these, virtual, context, expert, "
+            "shard and micro_batch."
         ),
     ] = "",
     memory: Annotated[
