@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from unisono.cli import app as cli
 from unisono.errors import MisuseError
 from unisono.simulate import DEVICES, Layout, Model, find_model, nccl
 from unisono.simulate import plan_training as planner
@@ -140,28 +141,36 @@ def test_a_batch_that_no_layout_divides_is_refused() -> None:
         planner.plan_training(job(tokens=1000))
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "unisono", "plan-training", *words],
-        capture_output=True, text=True, timeout=300, check=False,
-        env={**os.environ, "COLUMNS": "80"},
-    )  # fmt: skip
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """The exit code of the command, and what it prints on both streams."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["unisono", "plan-training", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    printed = capsys.readouterr()
+    code = ended.value.code
+    return code if isinstance(code, int) else 0, printed.out, printed.err
 
 
 def test_the_command_shows_ten_layouts_at_80_columns() -> None:
-    done = run("llama3-8b", "--gpus", "16")
+    done = subprocess.run(
+        [sys.executable, "-m", "unisono", "plan-training", "llama3-8b", "--gpus", "16"],
+        capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "COLUMNS": "80"},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert max(len(line.rstrip()) for line in lines) <= 80
+    assert max(len(line.rstrip()) for line in done.stdout.splitlines()) <= 80
     assert "…" not in done.stdout
     assert "do not fit 80 GB" in done.stdout.replace("\n", " ")
 
 
-def test_json_and_page_have_what_was_found(tmp_path: Path) -> None:
+def test_json_and_page_have_what_was_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page, document = tmp_path / "plans.html", tmp_path / "plans.json"
-    done = run("llama3-70b", "-n", "64", "--gpu", "h200", "--count", "3", "--html", str(page),
-               "--json", str(document))  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    words = ("llama3-70b", "-n", "64", "--gpu", "h200", "--count", "3", "--html", str(page))
+    code, _, said = run(capsys, *words, "--json", str(document))
+    assert code == 0, said
     found = json.loads(document.read_text())
     assert (found["format"], found["version"]) == ("unisono-plan-training", 1)
     assert len(found["plans"]) == 3
@@ -177,19 +186,19 @@ def test_json_and_page_have_what_was_found(tmp_path: Path) -> None:
         assert "stage 1" in html
 
 
-def test_a_model_may_be_a_file(tmp_path: Path) -> None:
+def test_a_model_may_be_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "model.yaml"
     path.write_text(
         "format: 1\nname: mine\nlayers: 8\nhidden: 1024\nheads: 8\nvocabulary: 32000\n"
         "sequence: 2048\n"
     )
-    done = run(str(path), "-n", "8", "--count", "1", "--json", "-")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["model"] == "mine"
+    code, out, said = run(capsys, str(path), "-n", "8", "--count", "1", "--json", "-")
+    assert code == 0, said
+    assert json.loads(out)["model"] == "mine"
     path.write_text("format: 1\nlayers: 0\n")
-    refused = run(str(path), "-n", "8")
-    assert refused.returncode == 2
-    assert "layers" in refused.stderr
+    code, _, said = run(capsys, str(path), "-n", "8")
+    assert code == 2
+    assert "layers" in said
 
 
 @pytest.mark.parametrize(
@@ -204,7 +213,9 @@ def test_a_model_may_be_a_file(tmp_path: Path) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
-def test_wrong_words_are_named(words: tuple[str, ...], message: str) -> None:
-    done = run(*words)
-    assert done.returncode == 2
-    assert message in " ".join(done.stderr.split())
+def test_wrong_words_are_named(
+    words: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, said = run(capsys, *words)
+    assert code == 2
+    assert message in " ".join(said.split())
