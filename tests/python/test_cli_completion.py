@@ -41,7 +41,7 @@ def test_the_table_is_what_the_commands_have() -> None:
         ("explain all_reduce --nodes 2 ", []),
         ("plan show ring_all_r", ["ring_all_reduce"]),
         ("plan show x --format ", ["text", "json", "msccl-xml", "mscclpp-json"]),
-        ("pla", ["plan", "place"]),
+        ("pla", ["plan", "place", "plan-training"]),
         ("plan v", ["verify"]),
         ("bench --nproc", ["--nproc-per-node"]),
         ("run train.py --", []),

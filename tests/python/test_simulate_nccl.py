@@ -49,7 +49,7 @@ def simulated(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, obje
     "words",
     [
         ("--channels", "3"), ("--model", "flows"), ("--timeline", "t.json"), ("--noise", "0.1"),
-        ("--use",), ("--goal", "a.goal"), ("--workload", "w.yaml"), ("--loggops", "L=1us"),
+        ("--use",), ("--goal", "a.goal"), ("--loggops", "L=1us"),
         ("--skip", "ring"), ("--sources",),
     ],
 )  # fmt: skip
@@ -121,12 +121,43 @@ def test_measurements_of_nccl_are_held_against_nccls_model(
     code, said = run(capsys, *base, *NCCL, "--against", str(PUBLIC), "--model", "loggops")
     assert code == 0
     assert "The event simulator's loggops on dgx_a100" in said
-    code, said = run(capsys, *base, "--against", str(log), "--html", str(tmp_path / "a.html"))
-    assert code == 2
-    assert "--html cannot go with --against and NCCL's model: only the event simulator" in said
     code, said = run(capsys, *base, "--against", str(log), "--model", "flows")
     assert code == 2
     assert "is nccl-tests' output, which NCCL's model takes; leave out --model" in said
+
+
+@pytest.mark.parametrize("sizes", ["1MiB", "64KiB,1MiB,64MiB"], ids=["one", "three"])
+def test_a_page_has_intervals_as_a_band(
+    sizes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    words = ("simulate", "all_reduce", *NCCL, "-n", "16", "--size", sizes, "--html", str(page))
+    code, said = run(capsys, *words)
+    assert code == 0, said
+    html = page.read_text()
+    if "," in sizes:
+        # In two widths, each with one line and one band around it.
+        assert html.count("<title>predicted: interval</title>") == 2
+        assert html.count("<polyline") == 2
+    else:
+        assert "predicted, from" in html
+        assert "predicted, to" in html
+
+
+def test_a_page_of_errors_has_what_was_measured_as_marks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log, page = tmp_path / "out.log", tmp_path / "page.html"
+    log.write_text(LOG)
+    code, said = run(
+        capsys, "simulate", "--cluster", "dgx_a100", "--against", str(log), "--html", str(page)
+    )
+    assert code == 0, said
+    html = page.read_text()
+    rows = sum(line.strip()[:1].isdigit() for line in LOG.splitlines())
+    assert rows > 1
+    assert html.count("<title>measured: ") == 2 * rows
+    assert "predicted: interval" in html
 
 
 def test_names_and_files_of_the_other_simulator_are_said_to_be(

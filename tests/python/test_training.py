@@ -114,7 +114,7 @@ def test_pipelines_take_turns() -> None:
 @pytest.mark.parametrize(
     ("layout", "message"),
     [
-        (Layout(pipeline=3), "pipeline is 3; small has 4 layers, which it must divide"),
+        (Layout(pipeline=7), "4 layers do not fill 7 positions .* at most 6 have work"),
         (Layout(tensor=3), "tensor is 3; small has 8 heads, which it must divide"),
         (Layout(shard=4, expert=2), "expert is 2; it must divide the experts of small, 0"),
         (Layout(shard=0), "shard is 0; it must be 1 or more"),

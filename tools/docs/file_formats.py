@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 from unisono.simulate import cluster, quantities, workload_file
 from unisono.simulate.cluster import ClusterFile
-from unisono.simulate.workload_file import WorkloadFile
+from unisono.simulate.workload_file import ModelFile, WorkloadFile
 from unisono.synthesize.links import LinksFile
 
 Schema = type[BaseModel]
@@ -29,6 +29,7 @@ an error, and so is a newer version.
 | selection table | JSON | [tune](../how-to/tuning.md#write-a-selection-file) |
 | cluster | YAML | [below](#cluster-file), [simulate a cluster](../how-to/simulate.md) |
 | workload | YAML | [below](#workload-file), [simulate a workload](../how-to/workloads.md) |
+| model | YAML | [below](#model-file), [plan a training step](../how-to/plan-training.md) |
 | links | YAML | [below](#links-file), [synthesise](../how-to/synthesize.md) |
 | MSCCL, MSCCL++ | XML, JSON | [exchange MSCCL files](../how-to/msccl-files.md) |
 | GOAL, Chakra, Flight Recorder | | [simulate a workload](../how-to/workloads.md#traces) |
@@ -39,6 +40,7 @@ it ends with the name of its source in brackets: `25 GB/s [olcf]`.
 _FILES: dict[str, Schema] = {
     "Cluster file": ClusterFile,
     "Workload file": WorkloadFile,
+    "Model file": ModelFile,
     "Links file": LinksFile,
 }
 _PLAIN_TYPES = {str: "text", int: "whole number", float: "number", bool: "true or false"}

@@ -36,6 +36,11 @@ _COMMANDS = {
         "place", "place", "Say which parallel groups of a model stay in a node, a rack, a zone."
     ),
     "simulate": Place("simulate", "simulate", "Simulate collectives or workloads on a cluster."),
+    "plan-training": Place(
+        "plan_training",
+        "plan_training",
+        "Say which layouts of parallelism make a model's training step shortest.",
+    ),
     "doctor": Place(
         "doctor", "doctor", "Say which call of a job is stuck, and which ranks are to blame."
     ),

@@ -14,7 +14,6 @@ NCCL = "nccl"
 _NO_MESSAGES = "NCCL's model is a formula, without messages to show"
 # Each table says why another option cannot honour an option of `unisono simulate`, by parameter.
 NOT_OF_NCCL = {
-    "workload": "a workload's calls run on plans of this library",
     "channels": "NCCL's model takes as many as NCCL finds and fills",
     "model": "NCCL's model is a formula, without a network that is shared",
     "timeline": _NO_MESSAGES,
@@ -25,6 +24,14 @@ NOT_OF_NCCL = {
     "skip": "it leaves out measurements of --against",
     "sources": "it lists the numbers of the event simulator's clusters",
 }
+# The same for a workload on NCCL's model.
+NOT_OF_NCCLS_WORKLOADS = NOT_OF_NCCL | {
+    "algorithm": "NCCL chooses for each call of a workload",
+    "protocol": "NCCL chooses for each call of a workload",
+    "size": "the workload says how large its calls are",
+    "nodes": "its ranks fill one node after another",
+    "explain": "NCCL's model has no messages for a critical path",
+}
 _SAID = "the measurements say what ran"
 _ONE = "it is of one simulation, and every measurement is one"
 NOT_WITH_MEASUREMENTS = {
@@ -32,9 +39,6 @@ NOT_WITH_MEASUREMENTS = {
     "explain": _ONE, "timeline": _ONE, "use": _ONE, "goal": _ONE,
     "noise": "measurements have their own", "workload": "it is simulated without measurements",
 }  # fmt: skip
-NOT_OF_NCCLS_ERRORS = {
-    "html": "only the event simulator has a page of errors, which --model asks for"
-}
 
 
 def takes_nccls_model(
@@ -74,6 +78,11 @@ def takes_nccls_model(
     return takes
 
 
+def is_machine(cluster: str) -> bool:
+    """Whether NCCL's model knows what --cluster says."""
+    return _meanings(cluster)[0]
+
+
 def refuse_options(other: str, reasons: Mapping[str, str], given: Mapping[str, object]) -> None:
     """Refuses the options that another one cannot honour.
 
@@ -86,7 +95,7 @@ def refuse_options(other: str, reasons: Mapping[str, str], given: Mapping[str, o
         MisuseError: One of them is given.
     """
     for name, why in reasons.items():
-        if given[name]:
+        if given.get(name):
             raise MisuseError(f"--{name} cannot go with {other}: {why}; leave one of them out")
 
 

@@ -147,7 +147,9 @@ def _row(one: Any) -> dict[str, Any]:
     }
 
 
-def check_nccl(machine: str, files: list[Path], collective: str, json: Path | None) -> None:
+def check_nccl(
+    machine: str, files: list[Path], collective: str, html: Path | None, json: Path | None
+) -> None:
     """Measured times of NCCL, all-to-alls too, and what is predicted for them.
 
     Raises:
@@ -166,6 +168,9 @@ def check_nccl(machine: str, files: list[Path], collective: str, json: Path | No
     if not points:
         raise MisuseError(f"no measurement of {collective} in {', '.join(map(str, files))}")
     pairs = [(point, nccl.predict(found, point.call, point.choice)) for point in points]
+    if html is not None:
+        page = report_of_nccl(found, [one for _, one in pairs], [one.time_us for one, _ in pairs])
+        write_file(html, page)
     document = {
         "machine": found.name,
         "fitted": found.calibration is not None,

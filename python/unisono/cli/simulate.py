@@ -13,7 +13,7 @@ from unisono.cli import simulate_options as options
 from unisono.cli.models import (
     NCCL,
     NOT_OF_NCCL,
-    NOT_OF_NCCLS_ERRORS,
+    NOT_OF_NCCLS_WORKLOADS,
     NOT_WITH_MEASUREMENTS,
     refuse_options,
     takes_nccls_model,
@@ -40,7 +40,7 @@ from unisono.cli.simulation import (
     print_use,
 )
 from unisono.cli.watch import watch
-from unisono.cli.workload import simulate_workload_file
+from unisono.cli.workload import simulate_nccl_workload, simulate_workload_file
 from unisono.errors import MisuseError
 from unisono.names import check_names, collectives
 from unisono.report.sweeps import report_of_sweep
@@ -91,24 +91,25 @@ def simulate(
     if _is_answered_by_nccls_model(given):
         return
     model = model or "loggops"
-    chosen = simulator.load_cluster(cluster)
-    if sources:
-        _print_sources(chosen)
-        return
     check_names("model", [model], NETWORK_MODELS)
-    if against:
-        check_against(
-            chosen, against, implementation, collective, skip=split_names(skip or []), model=model,
-            html=html, json=json,
-        )  # fmt: skip
-        return
     how = {
         "model": model, "noise": noise, "seed": seed, "explain": explain,
         "timeline": str(timeline or ""),
     }  # fmt: skip
-    if workload is not None:
+    if workload is not None and not against and not sources:
         simulate_workload_file(
             simulator, workload, cluster, how, log_gops=loggops, export=goal, html=html, json=json,
+            chose_model=given["model"] is not None,
+        )  # fmt: skip
+        return
+    chosen = simulator.load_cluster(cluster)
+    if sources:
+        _print_sources(chosen)
+        return
+    if against:
+        check_against(
+            chosen, against, implementation, collective, skip=split_names(skip or []), model=model,
+            html=html, json=json,
         )  # fmt: skip
         return
     jobs = _jobs(simulator, collective, ranks, size, algorithm, protocol)
@@ -156,15 +157,19 @@ def _is_answered_by_nccls_model(given: dict[str, Any]) -> bool:
         only_events = {"--model": given["model"], "--skip": given["skip"]}
         if not takes_nccls_model(cluster, implementation, against, only_events):
             return False
-        refuse_options("--against and NCCL's model", NOT_OF_NCCLS_ERRORS, given)
-        check_nccl(cluster, against, collective, json)
+        check_nccl(cluster, against, collective, given["html"], json)
         return True
     if implementation not in (OURS, NCCL):
         raise MisuseError(
             f"--implementation {implementation} says whose measurements --against takes; without "
             f"--against there are {OURS} and {NCCL}"
         )
-    if implementation == NCCL:
+    if implementation == NCCL and given["workload"] is not None:
+        refuse_options(f"--workload and --implementation {NCCL}", NOT_OF_NCCLS_WORKLOADS, given)
+        simulator = load_simulator()
+        workload = simulator.load_workload(given["workload"])
+        simulate_nccl_workload(workload, cluster, given["html"], json)
+    elif implementation == NCCL:
         refuse_options("--implementation nccl", NOT_OF_NCCL, given)
         simulate_nccl(
             collective, cluster, given["ranks"], given["nodes"],

@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from unisono import _unisono as native
+from unisono.cli.models import NCCL, NOT_OF_NCCLS_WORKLOADS, is_machine, refuse_options
 from unisono.cli.output import print_table, print_text, put_json, write_file
 from unisono.cli.simulation import print_unseen
 from unisono.cli.watch import watch
@@ -14,6 +15,8 @@ from unisono.errors import MisuseError
 from unisono.report.workloads import report_of_workload
 
 _SHOWN_TASKS = 40
+# What the event simulator has alone.
+_ONLY_EVENTS = ("noise", "explain", "timeline")
 # What a GOAL file is simulated with as LogGOPSim would.
 _PLAIN = {"model": "loggops", "noise": 0.0, "explain": False, "timeline": ""}
 
@@ -28,10 +31,13 @@ def simulate_workload_file(
     export: Path | None = None,
     html: Path | None = None,
     json: Path | None = None,
+    chose_model: bool = False,
 ) -> None:
     """Simulates what a file or a folder of traces holds, or only writes it as GOAL.
 
     A GOAL file runs as in LogGOPSim, unless something is asked for that workloads alone have.
+    Traces of NCCL run on its model where it knows the cluster and has all that is asked for;
+    `chose_model` says that a model of the event simulator was named.
     """
     if path.suffix in simulator.GOAL_SUFFIXES:
         schedule = simulator.read_goal(path)
@@ -58,6 +64,18 @@ def simulate_workload_file(
         if log_gops:
             raise MisuseError("--loggops is for GOAL files; other workloads take a --cluster")
         workload = simulator.load_workload(path)
+        if workload.implementation == NCCL:
+            given = {"goal": export} | options
+            wanted = {name: value for name, value in given.items() if name not in ("model", "seed")}
+            if options["model"] != _PLAIN["model"]:
+                wanted["model"] = options["model"]
+            refuse_options(f"implementation: {NCCL} in {path}", NOT_OF_NCCLS_WORKLOADS, wanted)
+            simulate_nccl_workload(workload, cluster, html, json)
+            return
+        only_events = chose_model or export or any(options[name] for name in _ONLY_EVENTS)
+        if not only_events and is_machine(cluster) and simulator.can_run_on_nccl(workload):
+            simulate_nccl_workload(workload, cluster, html, json)
+            return
         chosen = simulator.load_cluster(cluster)
         if export is not None:
             simulator.write_goal(simulator.goal_of_workload(chosen, workload), export)
@@ -69,7 +87,9 @@ def simulate_workload_file(
     wanted = options | {"explain": options["explain"] or html is not None}
     result = watch(progress, partial(work, progress=part.native, **wanted))
     if html is not None:
-        write_file(html, report_of_workload(chosen, options["model"], result))
+        unseen = chosen.unseen_uplinks(options["model"], result.nodes)
+        about = f"{chosen.file.description} {unseen}"
+        write_file(html, report_of_workload(chosen.name, about, options["model"], result))
     if not options["explain"]:
         result = replace(result, shares={}, hops=[])
     document = {
@@ -83,6 +103,32 @@ def simulate_workload_file(
     print_unseen(chosen, options["model"], result.nodes)
     if options["explain"]:
         print_text("\n" + simulator.explain_workload(result))
+
+
+def simulate_nccl_workload(
+    workload: Any, cluster: str, html: Path | None, json: Path | None
+) -> None:
+    """Runs a workload on NCCL's model.
+
+    Args:
+        workload: What runs.
+        cluster: A machine of NCCL's model.
+        html: Where a page goes, if anywhere.
+        json: Where to; None: tables.
+
+    Raises:
+        MisuseError: There is no such machine, or it cannot run the workload.
+    """
+    from unisono.simulate import nccl, simulate_workload_nccl
+
+    machine = nccl.find_machine(cluster)
+    result = simulate_workload_nccl(machine, workload)
+    if html is not None:
+        write_file(html, report_of_workload(machine.name, machine.description, "NCCL", result))
+    document = {"cluster": machine.name, "model": NCCL, "unseen": ""} | asdict(result)
+    if put_json(json, document, "simulate-workload"):
+        return
+    _show(result)
 
 
 def _run_goal(simulator: ModuleType, schedule: native.GoalSchedule, where: Any) -> Any:
@@ -121,6 +167,8 @@ def _show(result: Any) -> None:
             else ""
         )
     )
+    if result.high_us > 0:
+        print_text(f"from {result.low_us:,.2f} to {result.high_us:,.2f} us by NCCL's intervals")
     if result.tokens_per_s > 0:
         mfu = f", MFU {result.mfu:.1%}" if result.mfu > 0 else ""
         print_text(f"{result.tokens_per_s:,.0f} tokens a second{mfu}")

@@ -32,6 +32,7 @@ class Series:
         of: What it has colour and mark of; "": its name.
         dash: Index of the line's kind.
         is_measured: Hollow marks without a line between them.
+        band: Intervals (x, low, high) around the points, which are filled.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Series:
     of: str = ""
     dash: int = 0
     is_measured: bool = False
+    band: Sequence[tuple[float, float, float]] = ()
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,16 @@ def draw_chart(
     if at_lines:
         right += round(_NAME_GAP + _LETTER * max((len(one.name) for one in series), default=0))
     xs = Scale(x_axis, [x for one in series for x, _ in one.points])
-    ys = Scale(y_axis, [y for one in series for _, y in one.points])
+    ends = [y for one in series for _, *interval in one.band for y in interval]
+    ys = Scale(y_axis, [*(y for one in series for _, y in one.points), *ends])
     plot_width = width - _LEFT - right
 
     def place(x: float, y: float) -> tuple[float, float]:
         return _LEFT + xs.share(x) * plot_width, _TOP + (1 - ys.share(y)) * _PLOT_HEIGHT
 
     _draw_axes(svg, x_axis, y_axis, xs, ys, place, plot_width)
+    for one in series:
+        _draw_band(svg, one, place)
     for one in series:
         _draw_series(svg, one, place, x_axis, y_axis)
     if at_lines:
@@ -138,6 +143,16 @@ def _draw_axes(
         svg.label(_LEFT - 6, y + 4, y_axis.write(tick), anchor="end")
     svg.label(_LEFT + width / 2, bottom + 32, x_axis.label, anchor="middle")
     svg.label(12, _TOP - 10, y_axis.label)
+
+
+def _draw_band(svg: Svg, one: Series, place: Place) -> None:
+    if not one.band:
+        return
+    highs = [place(x, high) for x, _, high in one.band]
+    lows = [place(x, low) for x, low, _ in reversed(one.band)]
+    points = " ".join(f"{x:.1f},{y:.1f}" for x, y in [*highs, *lows])
+    colour = look_of(one.of or one.name).colour
+    svg.element("polygon", f"{one.name}: interval", points=points, fill=colour, opacity=0.18)
 
 
 def _draw_series(svg: Svg, one: Series, place: Place, x_axis: Axis, y_axis: Axis) -> None:

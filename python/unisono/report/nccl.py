@@ -12,22 +12,30 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 
-def report_of_nccl(machine: "MachineFile", predictions: "Sequence[Predicted]") -> str:
-    """Time by size with its interval, for each number of ranks, and what was chosen and why.
+def report_of_nccl(
+    machine: "MachineFile",
+    predictions: "Sequence[Predicted]",
+    measured_us: Sequence[float] = (),
+) -> str:
+    """Time by size with its interval as a band, for each number of ranks, and what was chosen.
 
     Args:
         machine: Where.
-        predictions: Of one collective.
+        predictions: Of one collective, or of each that was measured.
+        measured_us: What was measured for each of them, if it was.
     """
     plots: dict[str, list[Curve]] = {}
-    for one in sorted(predictions, key=lambda one: (one.call.ranks, one.call.bytes)):
+    measured = measured_us or [0.0] * len(predictions)
+    pairs = zip(predictions, measured, strict=True)
+    for one, us in sorted(pairs, key=lambda pair: (pair[0].call.ranks, pair[0].call.bytes)):
         title = f"{one.call.collective} on {one.call.ranks} ranks"
-        if title not in plots:
-            plots[title] = [Curve("predicted", "nccl"), Curve("from", "nccl", 1),
-                            Curve("to", "nccl", 1)]  # fmt: skip
-        times = (one.time_us, one.low_us, one.high_us)
-        for curve, time_us in zip(plots[title], times, strict=True):
-            curve.points.append((one.call.bytes, time_us))
+        curves = plots.setdefault(title, [Curve("predicted", "nccl")])
+        curves[0].points.append((one.call.bytes, one.time_us))
+        curves[0].band.append((one.call.bytes, one.low_us, one.high_us))
+        if us > 0:
+            if len(curves) == 1:
+                curves.append(Curve("measured", "measured", is_measured=True))
+            curves[1].points.append((one.call.bytes, us))
     choices = Table(
         (Column("ranks"), Column("nodes"), Column("size"), Column("algorithm", is_text=True),
          Column("protocol", is_text=True), Column("time", "µs"), Column("from", "µs"),

@@ -32,6 +32,7 @@ class Curve:
     Attributes:
         of: The algorithm, whose colour and mark it has.
         dash: Index of the line's kind: the protocol's.
+        band: Intervals (bytes, low, high) of the times, in microseconds.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Curve:
     dash: int = 0
     is_measured: bool = False
     points: list[tuple[int, float]] = field(default_factory=list)
+    band: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 def render_simulation(
@@ -69,6 +71,10 @@ def _plot(title: str, curves: Sequence[Curve]) -> str:
     sizes = {bytes for curve in curves for bytes, _ in curve.points}  # noqa: A001
     if len(sizes) == 1:
         bars = [Bar(curve.name, curve.points[0][1], curve.of) for curve in curves]
+        for curve in curves:
+            for _, *ends in curve.band[:1]:
+                names = (f"{curve.name}, from", f"{curve.name}, to")
+                bars += [Bar(name, us, curve.of) for name, us in zip(names, ends, strict=True)]
         bars.sort(key=lambda bar: bar.value)
         heading = f"{title}, {SIZE_AXIS.write(sizes.pop())}"
         axis = Axis("time", write=time_us)
@@ -78,7 +84,7 @@ def _plot(title: str, curves: Sequence[Curve]) -> str:
     series = [
         Series(
             curve.name, [(float(bytes), us) for bytes, us in curve.points],  # noqa: A001
-            of=curve.of, dash=curve.dash, is_measured=curve.is_measured,
+            of=curve.of, dash=curve.dash, is_measured=curve.is_measured, band=curve.band,
         )
         for curve in curves
     ]  # fmt: skip

@@ -30,10 +30,11 @@ from unisono.simulate.goal import (
     write_goal,
 )
 from unisono.simulate.goal_workload import simulate_goal, workload_of_goal
+from unisono.simulate.kernels import DEVICES, Device, find_device
 from unisono.simulate.layout import Layout
 from unisono.simulate.load import load_workload
 from unisono.simulate.measurements import Measurement, read_measurements
-from unisono.simulate.models import MODELS, Device, Model
+from unisono.simulate.models import MODELS, Model, find_model
 from unisono.simulate.predict import DecadeError, Error, Predictor, errors_by_decade
 from unisono.simulate.progress import Progress
 from unisono.simulate.run import (
@@ -55,9 +56,11 @@ from unisono.simulate.workload import (
     Workload,
     simulate_workload,
 )
-from unisono.simulate.workload_file import parse_workload
+from unisono.simulate.workload_file import load_model, parse_workload
+from unisono.simulate.workload_nccl import can_run_on_nccl, simulate_workload_nccl
 
 __all__ = [
+    "DEVICES",
     "GOAL_SUFFIXES",
     "MODELS",
     "TUNED_COLLECTIVES",
@@ -84,14 +87,18 @@ __all__ = [
     "Workload",
     "builtin_clusters",
     "calibrate",
+    "can_run_on_nccl",
     "choose_plan",
     "errors_by_decade",
     "explain_path",
     "explain_workload",
+    "find_device",
+    "find_model",
     "goal_of_collective",
     "goal_of_plan",
     "goal_of_workload",
     "load_cluster",
+    "load_model",
     "load_workload",
     "number_at",
     "parse_cluster",
@@ -106,6 +113,7 @@ __all__ = [
     "simulate_goal",
     "simulate_plan",
     "simulate_workload",
+    "simulate_workload_nccl",
     "to_yaml",
     "training_step",
     "tune",

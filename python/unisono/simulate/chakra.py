@@ -54,7 +54,9 @@ def load_chakra(
             goes round in a cycle; or none of them computes or communicates.
     """
     traces = by_rank("traces", _with_ranks(paths))
-    workload = Workload(name, len(traces), {_WORLD: [list(range(len(traces)))]})
+    workload = Workload(
+        name, len(traces), {_WORLD: [list(range(len(traces)))]}, is_recorded_of_nccl=True
+    )
     for group, ranks in itertools.chain(*map(groups_of, traces.values())):
         known_as = workload.communicators.setdefault(group, [])
         members = ranks or list(range(len(traces)))

@@ -174,6 +174,12 @@ class _Reader:
     def __init__(self, dumps: dict[int, dict[str, Any]], name: str) -> None:
         self.dumps = dumps
         self.made = Workload(name, max(dumps) + 1)
+        self.made.is_recorded_of_nccl = not any(
+            str(entry.get("profiling_name")).startswith("gloo:")
+            for dump in dumps.values()
+            for entry in dump.get("entries", ())
+            if isinstance(entry, dict)
+        )
         self.first: dict[str, int] = {}  # the first call that all ranks of a group still have
 
     def workload(self) -> Workload:

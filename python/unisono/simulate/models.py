@@ -1,4 +1,4 @@
-"""Transformers and the devices that train them: how many parameters, operations and bytes."""
+"""Transformers: how many parameters, operations and bytes."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -12,23 +12,18 @@ _ACTIVATION_BYTES = 34
 
 
 @dataclass(frozen=True)
-class Device:
-    """What computes, as a roofline.
+class Gemm:
+    """The product of a token's activations with a matrix.
 
     Attributes:
-        tflops: 10^12 operations a second that large GEMMs reach.
-        memory_gb_s: 10^9 bytes a second of its memory; 0: no limit.
-        peak_tflops: 10^12 operations a second of its data sheet, for MFU; 0: unknown.
+        inputs: The matrix's rows, which are summed over.
+        outputs: Its columns.
+        splits: What tensor parallelism divides: "outputs", "inputs" or nothing.
     """
 
-    tflops: float
-    memory_gb_s: float = 0.0
-    peak_tflops: float = 0.0
-
-    def time_ns(self, operations: float, moved_bytes: float = 0.0) -> float:
-        """The longer of computing and moving bytes."""
-        compute = operations / self.tflops / 1e3
-        return max(compute, moved_bytes / self.memory_gb_s if self.memory_gb_s > 0 else 0.0)
+    inputs: int
+    outputs: int
+    splits: Literal["outputs", "inputs", ""] = ""
 
 
 @dataclass(frozen=True)
@@ -41,6 +36,9 @@ class Part:
         activations: Bytes that its forward pass moves, for one token.
         reduces: Tensor parallelism needs an all-reduce of the activations after it.
         routes: It is the experts' part, between two all-to-alls.
+        scores: Those of its operations that are attention's scores, over the whole sequence.
+        gemms: The matrices that it multiplies with, before any sharding.
+        chosen: Experts that a token is sent to; 0: it has one set of matrices.
     """
 
     name: str
@@ -49,6 +47,9 @@ class Part:
     activations: float
     reduces: bool = False
     routes: bool = False
+    scores: float = 0.0
+    gemms: tuple[Gemm, ...] = ()
+    chosen: int = 0
 
 
 @dataclass(frozen=True)
@@ -117,25 +118,40 @@ class Model:
         moved = _ACTIVATION_BYTES / 4 * h
         scores = 4.0 * self.sequence * h
         attention = [
-            Part("qkv", h * width + self._bias(width) + self._norm, 2.0 * h * width, moved),
-            Part("proj", h * h + self._bias(h), 2.0 * h * h + scores, moved, reduces=True),
-        ]
+            Part(
+                "qkv", h * width + self._bias(width) + self._norm, 2.0 * h * width, moved,
+                gemms=(Gemm(h, width, "outputs"),),
+            ),
+            Part(
+                "proj", h * h + self._bias(h), 2.0 * h * h + scores, moved, reduces=True,
+                scores=scores, gemms=(Gemm(h, h, "inputs"),),
+            ),
+        ]  # fmt: skip
         chosen, f = self.experts_per_token, self.mlp_width
         wide = moved * f / (4 * h)
+        into = self._mlp_matrices - 1
+        gemms = (Gemm(h, into * f, "outputs"), Gemm(f, h, "inputs"))
         if self.experts:
             operations = chosen * 2.0 * self._mlp_matrices * h * f
             return [
                 *attention,
-                Part("router", h * self.experts + self._norm, 2.0 * h * self.experts, moved),
-                Part("experts", 0, operations, chosen * wide, True, True),
+                Part(
+                    "router",
+                    h * self.experts + self._norm,
+                    2.0 * h * self.experts,
+                    moved,
+                    gemms=(Gemm(h, self.experts),),
+                ),
+                Part(
+                    "experts", 0, operations, chosen * wide, True, True, gemms=gemms, chosen=chosen
+                ),
             ]
-        into = self._mlp_matrices - 1
         names = ("gate_up", "down") if self.mlp == "swiglu" else ("fc1", "fc2")
         first = into * h * f + self._bias(into * f) + self._norm
         return [
             *attention,
-            Part(names[0], first, 2.0 * into * h * f, into * wide),
-            Part(names[1], h * f + self._bias(h), 2.0 * h * f, wide, reduces=True),
+            Part(names[0], first, 2.0 * into * h * f, into * wide, gemms=gemms[:1]),
+            Part(names[1], h * f + self._bias(h), 2.0 * h * f, wide, reduces=True, gemms=gemms[1:]),
         ]
 
     @property
@@ -165,7 +181,8 @@ class Model:
     @property
     def head(self) -> Part:
         """The projection onto the vocabulary."""
-        return Part("head", self.vocabulary * self.hidden, 2.0 * self.hidden * self.vocabulary, 4.0)
+        h, words = self.hidden, self.vocabulary
+        return Part("head", words * h, 2.0 * h * words, 4.0, gemms=(Gemm(h, words, "outputs"),))
 
     @property
     def parameters(self) -> int:
@@ -193,7 +210,8 @@ def _llama(name: str, layers: int, hidden: int, heads: int, ffn: int) -> Model:
 
 
 # Brown et al., "Language Models are Few-Shot Learners", table 2.1; 7b, 13b as PCCL's table 1, and
-# 30b, 66b as Zhang et al., "OPT", table 1; llama-3 as "The Llama 3 Herd of Models", table 3.
+# 30b, 66b as Zhang et al., "OPT", table 1; llama-3 as "The Llama 3 Herd of Models", table 3;
+# mixtral as Jiang et al., "Mixtral of Experts", table 1.
 MODELS = {
     model.name: model
     for model in (
@@ -209,5 +227,22 @@ MODELS = {
         _llama("llama-3-8b", 32, 4096, 32, 14336),
         _llama("llama-3-70b", 80, 8192, 64, 28672),
         _llama("llama-3-405b", 126, 16384, 128, 53248),
+        Model(
+            "mixtral-8x7b", 32, 4096, 32, sequence=4096, vocabulary=32000, experts=8, kv_heads=8,
+            ffn=14336, mlp="swiglu", biases=False, positions="rotary", tied=False,
+        ),
     )
-}
+}  # fmt: skip
+
+
+def find_model(name: str) -> Model:
+    """A model by its name in MODELS; "llama3-8b" is "llama-3-8b", too.
+
+    Raises:
+        MisuseError: There is none of that name.
+    """
+    known = {key.replace("-", ""): model for key, model in MODELS.items()}
+    found = known.get(name.lower().replace("-", ""))
+    if found is None:
+        raise MisuseError(f"there is no model '{name}'; there are {', '.join(MODELS)}")
+    return found

@@ -110,6 +110,9 @@ class Workload:
         tokens: The number of tokens in a training step; 0: it is none.
         operations: Operations of the step's model, nothing computed twice.
         peak_tflops: The peak of a rank's device, 10^12 operations a second; 0: unknown.
+        implementation: Whose calls they are: "unisono" (plans, which the event simulator runs), or
+            "nccl" (NCCL's model).
+        is_recorded_of_nccl: NCCL ran them when they were recorded.
     """
 
     name: str
@@ -122,6 +125,8 @@ class Workload:
     tokens: int = 0
     operations: float = 0.0
     peak_tflops: float = 0.0
+    implementation: Literal["unisono", "nccl"] = "unisono"
+    is_recorded_of_nccl: bool = False
 
     def to_json(self, channels: int) -> str:
         """The form that the native simulator reads; `channels` stands in where none are given.
@@ -213,6 +218,7 @@ class TaskTime:
     iteration: int
     began_us: float
     ended_us: float
+    communicator: str = ""
 
 
 @dataclass(frozen=True)
@@ -233,6 +239,8 @@ class SimulatedWorkload:
         hops: Its messages, with `explain`.
         tokens_per_s: Tokens a second in a training step's last iteration; 0: it is none.
         mfu: Model FLOPs utilization in that iteration, a part of the devices' peak; 0: unknown.
+        low_us: Lower end of an interval of `time_us`, where NCCL's model has one; 0: none.
+        high_us: Its upper end.
     """
 
     name: str
@@ -255,6 +263,8 @@ class SimulatedWorkload:
     hops: list[Hop] = field(default_factory=list)
     tokens_per_s: float = 0.0
     mfu: float = 0.0
+    low_us: float = 0.0
+    high_us: float = 0.0
 
     @property
     def last_iteration_us(self) -> float:
@@ -304,35 +314,47 @@ def simulate_workload(
     calls = json.loads(text)["calls"]
     listed = next((one.tasks for one in workload.lists if shown_rank in one.ranks), [])
     tasks = [
-        TaskTime(listed[task].name, listed[task].kind, listed[task].stream, iteration, began, ended)
+        TaskTime(
+            listed[task].name,
+            listed[task].kind,
+            listed[task].stream,
+            iteration,
+            began,
+            ended,
+            listed[task].communicator,
+        )
         for task, iteration, began, ended in result.tasks
     ]
-    compute = _union((one.began_us, one.ended_us) for one in tasks if one.kind == "compute")
-    communicate = _union((one.began_us, one.ended_us) for one in tasks if one.kind != "compute")
-    either = _union([*compute, *communicate])
-    done = SimulatedWorkload(
-        name=workload.name,
-        ranks=result.ranks,
-        nodes=result.nodes,
-        time_us=result.time_us,
-        iterations_us=result.iterations_us,
-        compute_us=_length(compute),
-        communication_us=_length(communicate),
-        exposed_us=_length(either) - _length(compute),
-        messages=result.messages,
-        events=result.events,
-        simulated_ranks=result.simulated_ranks,
-        not_collapsed=result.not_collapsed,
-        algorithms=[
-            (communicator, calls[call]["collective"], calls[call]["bytes"], algorithm)
-            for communicator, call, _, algorithm in result.served
-        ],
-        tasks=tasks,
-        path_messages=result.path_messages,
-        path_messages_inter_node=result.path_messages_inter_node,
-        shares=result.shares if explain else {},
-        hops=[Hop(*hop) for hop in result.hops] if explain else [],
+    return summed_up(
+        workload,
+        SimulatedWorkload(
+            name=workload.name, ranks=result.ranks, nodes=result.nodes, time_us=result.time_us,
+            iterations_us=result.iterations_us, compute_us=0.0, communication_us=0.0,
+            exposed_us=0.0, messages=result.messages, events=result.events,
+            simulated_ranks=result.simulated_ranks, not_collapsed=result.not_collapsed,
+            algorithms=[
+                (communicator, calls[call]["collective"], calls[call]["bytes"], algorithm)
+                for communicator, call, _, algorithm in result.served
+            ],
+            tasks=tasks, path_messages=result.path_messages,
+            path_messages_inter_node=result.path_messages_inter_node,
+            shares=result.shares if explain else {},
+            hops=[Hop(*hop) for hop in result.hops] if explain else [],
+        ),
+    )  # fmt: skip
+
+
+def summed_up(workload: Workload, done: SimulatedWorkload) -> SimulatedWorkload:
+    """A result with what follows from its tasks and iterations: where time goes, and MFU."""
+    compute = _union((one.began_us, one.ended_us) for one in done.tasks if one.kind == "compute")
+    communicate = _union(
+        (one.began_us, one.ended_us) for one in done.tasks if one.kind != "compute"
     )
+    either = _union([*compute, *communicate])
+    done = replace(
+        done, compute_us=_length(compute), communication_us=_length(communicate),
+        exposed_us=_length(either) - _length(compute),
+    )  # fmt: skip
     seconds = done.last_iteration_us / 1e6
     if seconds <= 0:
         return done

@@ -11,8 +11,9 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from unisono.errors import MisuseError
 from unisono.simulate import files
+from unisono.simulate.kernels import Device, find_device
 from unisono.simulate.layout import Layout
-from unisono.simulate.models import Device, Model
+from unisono.simulate.models import Model
 from unisono.simulate.quantities import plain_reader
 from unisono.simulate.training import training_step
 from unisono.simulate.workload import AUTOMATIC, Call, Task, TaskList, Workload
@@ -118,6 +119,7 @@ class _Device(files.Part):
     speed: Speed
     memory: Rate = 0.0
     peak: Speed = 0.0
+    capacity: Size = 0
 
 
 class _Model(files.Part):
@@ -139,11 +141,19 @@ class _Model(files.Part):
     experts_per_token: int = Field(2, ge=1)
 
 
+class ModelFile(_Model):
+    """A model file, format 1: the dimensions of a transformer."""
+
+    format: Literal[1]
+
+
 class _Layout(files.Part):
     tensor: int = 1
+    context: int = 1
     shard: int = 1
     replicate: int = 1
     pipeline: int = 1
+    virtual: int = 1
     expert: int = 1
 
 
@@ -154,12 +164,16 @@ class _Training(files.Part):
         Discriminator(lambda value: "dimensions" if isinstance(value, dict) else "name"),
     ]
     layout: _Layout
-    device: _Device
+    device: Annotated[
+        Annotated[str, Tag("name")] | Annotated[_Device, Tag("speeds")],
+        Discriminator(lambda value: "speeds" if isinstance(value, dict) else "name"),
+    ]
     global_batch_tokens: int = Field(ge=1)
     micro_batch: int = 1
     gather: Literal["layer", "matrix"] = "layer"
     prefetch: int = 1
-    recompute: bool = True
+    recompute: Literal["none", "selective", "full"] | bool = True
+    optimizer: Literal["replicated", "sharded"] = "replicated"
     reduce_bucket: Size = 0
     algorithms: dict[str, str] = Field(default_factory=dict)
     protocol: Literal["simple", "ll", "ll128"] = "simple"
@@ -172,6 +186,7 @@ class WorkloadFile(files.Part):
     format: Literal[1]
     name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")
     iterations: int = Field(1, ge=1, le=1_000_000)
+    implementation: Literal["unisono", "nccl"] = "unisono"
     ranks: int | None = Field(None, ge=1, le=_MAX_RANKS)
     communicators: dict[str, _Communicator] = Field(default_factory=dict)
     programs: list[_Program] = Field(default_factory=list)
@@ -196,9 +211,24 @@ def parse_workload(text: str, where: str = "workload") -> Workload:
     """
     file = files.parse(WorkloadFile, text, where)
     try:
-        return _training(file, file.training) if file.training else _programs(file)
+        workload = _training(file, file.training) if file.training else _programs(file)
     except MisuseError as error:
         raise MisuseError(f"{where}: {error}") from None
+    workload.implementation = file.implementation
+    return workload
+
+
+def load_model(path: Path) -> Model:
+    """The model of a YAML file.
+
+    Raises:
+        MisuseError: There is no such file, or it is wrong.
+    """
+    file = files.parse(ModelFile, files.read(path), str(path))
+    try:
+        return Model(**file.model_dump(exclude={"format"}))
+    except MisuseError as error:
+        raise MisuseError(f"{path}: {error}") from None
 
 
 def load_workload_file(path: Path) -> Workload:
@@ -207,7 +237,12 @@ def load_workload_file(path: Path) -> Workload:
 
 
 def _training(file: WorkloadFile, training: _Training) -> Workload:
-    device = Device(training.device.speed, training.device.memory, training.device.peak)
+    given = training.device
+    device = (
+        find_device(given)
+        if isinstance(given, str)
+        else Device(given.speed, given.memory, given.peak, given.capacity / 1e9)
+    )
     named = training.model
     model = named if isinstance(named, str) else Model(**named.model_dump())
     layout = Layout(**training.layout.model_dump())
