@@ -88,7 +88,7 @@ class OtherCause:
     verdict: Verdict
     ranks: list[str]
     confidence: float
-    call: Call
+    call: Call | None
     difference: str
     text: str
     evidence: list[str]

@@ -1,0 +1,95 @@
+"""The calls that PyTorch's watchdogs name in logs, as parts of dumps have them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from unisono.doctor.log_ranks import LogRanks
+from unisono.records.logs.events import Event, What
+from unisono.records.logs.read import FORMAT
+from unisono.records.parts import Claim, Columns, Part, State
+
+__all__ = ["calls_of_logs"]
+
+_WORLD_GROUP = "default_pg"
+# Their inputs are of one size on all ranks.
+_EVEN = ("allreduce", "broadcast", "reduce", "_allgather_base", "_reduce_scatter_base", "barrier")
+# Where no line says how many ranks the job has, so many of those below the highest may be silent.
+_MOST_SILENT = 0.25
+
+
+@dataclass
+class _InGroup:
+    """What a rank's lines say of its calls in one group."""
+
+    place: int = -1
+    stuck: Event | None = None
+    enqueued: int = -1
+
+
+@dataclass
+class _OfRank:
+    file: str
+    groups: dict[str, _InGroup] = field(default_factory=dict)
+
+
+def calls_of_logs(logs: Sequence[Part], ranks: LogRanks) -> list[Part]:
+    """A part for each rank whose watchdog names a call: that call, which timed out, and the last.
+
+    The numbers are those of PyTorch's process groups.
+    """
+    found: dict[int, _OfRank] = {}
+    for part in logs:
+        for event in part.events:
+            if event.what in (What.timed_out, What.progress) and event.rank >= 0:
+                mine = found.setdefault(event.rank, _OfRank(part.file))
+                _take(mine, event, part.events)
+    size = ranks.size or _likely_size(set(found))
+    return [_part(rank, mine, size) for rank, mine in sorted(found.items()) if mine.groups]
+
+
+def _take(mine: _OfRank, event: Event, events: Sequence[Event]) -> None:
+    group = event.group or _group(event, events)
+    of = mine.groups.setdefault(group, _InGroup())
+    of.place = max(of.place, event.place)
+    of.enqueued = max(of.enqueued, event.enqueued)
+    is_call = event.what is What.timed_out and event.number >= 0
+    # A watchdog may name later calls, too, which wait for the first.
+    if is_call and (of.stuck is None or event.number < of.stuck.number):
+        of.stuck = event
+
+
+def _group(event: Event, events: Sequence[Event]) -> str:
+    """The group of a call that timed out: the rank's next line about that call names it."""
+    for other in events:
+        if other.what is What.progress and other.line > event.line and other.group and (
+            (other.rank, other.number) == (event.rank, event.number)):  # fmt: skip
+            return other.group
+    return _WORLD_GROUP
+
+
+def _likely_size(ranks: set[int]) -> int:
+    """How many ranks the job has, if a few below the highest are silent; else 0, for unknown."""
+    size = max(ranks, default=-1) + 1
+    silent = size - len(ranks)
+    return size if 0 < silent <= max(1, _MOST_SILENT * size) else 0
+
+
+def _part(rank: int, mine: _OfRank, size: int) -> Part:
+    columns, claims, enqueued = Columns(), [], {}
+    for index, (name, of) in enumerate(mine.groups.items()):
+        if name == _WORLD_GROUP and rank < size:
+            claims.append(Claim(name, f"{FORMAT}\0{name}", size, rank, tuple(range(size))))
+        else:
+            claims.append(Claim(name, f"{FORMAT}\0{name}", 0, -1))
+        if of.enqueued >= 0:
+            enqueued[index] = of.enqueued
+        if (call := of.stuck) is not None:
+            columns.add(
+                index, call.call, number=call.number,
+                size=call.elements if call.call in _EVEN else -1, state=State.failed,
+                timeout_ms=call.timeout_ms,
+            )  # fmt: skip
+    return Part(
+        mine.file, FORMAT, "", ("world", rank), claims, columns.arrays(), list(columns.kinds),
+        list(columns.types), world_size=size, last_enqueued=enqueued,
+    )  # fmt: skip
