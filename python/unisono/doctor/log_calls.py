@@ -76,6 +76,8 @@ def _likely_size(ranks: set[int]) -> int:
 
 def _part(rank: int, mine: _OfRank, size: int) -> Part:
     columns, claims, enqueued = Columns(), [], {}
+    if rank < size:  # a rank whose lines are about other groups is in the group of all, too
+        mine.groups.setdefault(_WORLD_GROUP, _InGroup())
     for index, (name, of) in enumerate(mine.groups.items()):
         if name == _WORLD_GROUP and rank < size:
             claims.append(Claim(name, f"{FORMAT}\0{name}", size, rank, tuple(range(size))))

@@ -13,6 +13,7 @@ from unisono.records.logs.events import Event, What
 __all__ = ["LogCause", "causes_in_logs"]
 
 _SHOWN = 4
+_QUOTED = 200
 # Signals that a process is not ended by because another one failed.
 _CRASHES = (
     signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS
@@ -53,6 +54,12 @@ def causes_in_logs(events: Sequence[Event], ranks: LogRanks) -> list[LogCause]:
         logs.differing, logs.absent, logs.accused, logs.links, logs.network, logs.lost,
     )  # fmt: skip
     return [cause for rule in rules if (cause := rule()) is not None]
+
+
+def _quote(event: Event) -> str:
+    """The line, cut to what says most."""
+    text = event.text.strip()
+    return f"“{text}”" if len(text) <= _QUOTED else f"“{text[:_QUOTED]}…”"
 
 
 def _label(rank: int) -> str:
@@ -97,7 +104,7 @@ class _Logs:
                 f"The kernel killed {who} for its memory." for who in by_kernel[:_SHOWN]
             ], is_root=True)  # fmt: skip
         labels = self._labels(first)
-        evidence = [f"{self._who(one)} ended first, by {_signal_name(one)}: “{one.text}”."
+        evidence = [f"{self._who(one)} ended first, by {_signal_name(one)}: {_quote(one)}."
                     for one in first[:_SHOWN]]  # fmt: skip
         by_kernel = [who for who in self._labels(memory) if who in labels]
         evidence += [f"The kernel killed {who} for its memory." for who in by_kernel[:_SHOWN]]
@@ -118,7 +125,7 @@ class _Logs:
             return None
         return LogCause(
             Verdict.gpu_error, self._labels(named), 0.9 if hardware else 0.8,
-            [f"The kernel reports {one.reason} for {self._who(one)}: “{one.text}”."
+            [f"The kernel reports {one.reason} for {self._who(one)}: {_quote(one)}."
              for one in named[:_SHOWN]], is_root=True,
         )  # fmt: skip
 
@@ -143,7 +150,10 @@ class _Logs:
         """A rank whose program ended by an exception that no other rank's failure explains."""
         firsts = {self._ranks.rank(event) for event in self._first_ended()}
         by_rank: dict[int, Event] = {}
-        for event in self._of[What.raised]:
+        # Of exceptions of no known rank, one that no other explains is the first rank's.
+        for event in sorted(self._of[What.raised], key=lambda one: (
+            self._ranks.rank(one) < 0, self._ranks.rank(one) < 0 and one.reason != "own")
+        ):  # fmt: skip
             rank = self._ranks.rank(event)
             if rank < 0 and len(firsts) == 1:
                 rank = next(iter(firsts))
@@ -161,7 +171,7 @@ class _Logs:
         return LogCause(
             Verdict.died, [_label(rank) for rank in sorted(named)],
             0.9 if firsts & set(named) else 0.75 if len(named) == 1 else 0.6,
-            [f"An exception ended {_label(rank)}: “{named[rank].text}”."
+            [f"An exception ended {_label(rank)}: {_quote(named[rank])}."
              for rank in sorted(named)[:_SHOWN]], is_root=True,
         )  # fmt: skip
 
@@ -184,7 +194,7 @@ class _Logs:
             return None
         return LogCause(
             Verdict.died, self._labels(named), 0.75,
-            [f"{self._who(one)} ended first: “{one.text}”." for one in named[:_SHOWN]],
+            [f"{self._who(one)} ended first: {_quote(one)}." for one in named[:_SHOWN]],
             would_help=[f"The output of {ranks_text(self._labels(named))}."],
         )  # fmt: skip
 
@@ -205,7 +215,7 @@ class _Logs:
 
     def differing(self) -> LogCause | None:
         """Ranks whose call is not that of most."""
-        made = {event.rank: (event.call, event.number, event.elements)
+        made = {event.rank: (event.call, event.number, event.elements, event.reason)
                 for event in self._of[What.differs]}  # fmt: skip
         counts = Counter(made.values()).most_common()
         if len(counts) < 2:
@@ -215,11 +225,17 @@ class _Logs:
         ranks = sorted(rank for rank in made if not has_majority or made[rank] != most)
         other = next(one for one, _ in counts if one != most)
         difference = next(name for name, a, b in zip(
-            ("collective", "order", "size"), most, other, strict=True
+            ("collective", "order", "size", "type"), most, other, strict=True
         ) if a != b)  # fmt: skip
         said = "; ".join(
             f"{ranks_text([_label(rank) for rank in sorted(made) if made[rank] == one])}: "
-            f"{one[0]}, call {one[1]}" + (f", {one[2]} elements" if one[2] >= 0 else "")
+            + ", ".join(
+                (
+                    one[0],
+                    *((f"call {one[1]}",) if one[1] >= 0 else ()),
+                    *((f"{one[2]} elements",) if one[2] >= 0 else ()),
+                )
+            )
             for one, _ in counts[:_SHOWN]
         )
         return LogCause(
@@ -247,12 +263,15 @@ class _Logs:
                         for peer in event.peers if event.reason != "first")  # fmt: skip
         if not votes:
             return None
-        (peer, reason), count = votes.most_common(1)[0]
+        peers = Counter({peer: sum(count for (one, _), count in votes.items() if one == peer)
+                         for peer, _ in votes})  # fmt: skip
+        peer, count = peers.most_common(1)[0]
+        reason = max((one for one in votes if one[0] == peer), key=lambda one: votes[one])[1]
         verdict = _VERDICTS.get(reason, Verdict.died)
         named = next(event for event in self._of[What.accused]
                      if peer in event.peers and event.reason == reason)  # fmt: skip
         evidence = [f"{count} {'error names' if count == 1 else 'errors name'} {_label(peer)}: "
-                    f"“{named.text}”."]  # fmt: skip
+                    f"{_quote(named)}."]  # fmt: skip
         if verdict is Verdict.undecided or (sum(votes.values()) > count * 2):
             return None
         return LogCause(verdict, [_label(peer)], 0.85 if count > 1 else 0.75, evidence,
@@ -266,7 +285,7 @@ class _Logs:
             return None
         ranks = [f"host {one}" if one else "a host" for one in hosts]
         return LogCause(Verdict.network, ranks, 0.8, [
-            f"A port went down: “{one.text}”." for one in self._of[What.link][:_SHOWN]
+            f"A port went down: {_quote(one)}." for one in self._of[What.link][:_SHOWN]
         ])  # fmt: skip
 
     def network(self) -> LogCause | None:
@@ -319,7 +338,7 @@ class _Logs:
             return None
         one = next(event for event in self._of[What.lost] if event.reason != "store")
         return LogCause(
-            Verdict.died, [end], 0.6, [f"A connection to {end} ended: “{one.text}”."],
+            Verdict.died, [end], 0.6, [f"A connection to {end} ended: {_quote(one)}."],
             would_help=[f"The exit status or the kernel log of {end}."],
         )  # fmt: skip
 

@@ -182,6 +182,12 @@ SAMPLES = {
         ISSUES.format("NVIDIA/nccl", 1730), "undecided", (),
         {"node1.log": timed_out(range(8, 16), 2398, enqueued=2500)},
     ),
+    # It waits in another group, which may be what the others wait for.
+    "a_rank_in_another_group": Sample(
+        ISSUES.format("NVIDIA/nccl", 1409), "undecided", (),
+        {"job.log": nccl_ranks(1, 8) + timed_out([0, 1, 2, 4, 5, 6, 7], 90)
+         + timed_out([3], 12, group="1 (tp)")},
+    ),
     "two_groups": Sample(
         ISSUES.format("hiyouga/LlamaFactory", 7396), "undecided", (),
         {"job.log": timed_out([0, 1], 90, group="1 (tp)") + timed_out([2, 3], 12, group="2 (dp)")},
@@ -309,6 +315,11 @@ SAMPLES = {
         ISSUES.format("nextflow-io/nextflow", 5932), "undecided", (),
         {"slurm-113.out": "srun: error: node3: tasks 0-7: Killed\nsrun: error: node4: tasks 8-15: "
          "Killed\n"},
+    ),
+    "slurm_first_exit": Sample(
+        ISSUES.format("nextflow-io/nextflow", 5932), "died", ("rank 12",),
+        {"slurm-113.out": "srun: error: node3: task 12: Exited with exit code 2\nsrun: error: "
+         "node4: tasks 8-11,13-15: Killed\n"},
     ),
     "open_mpi_killed": Sample(
         ISSUES.format("mfem/mfem", 3424), "died", ("rank 10",),

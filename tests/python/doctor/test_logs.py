@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import pickle
 import shutil
+import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,6 +28,7 @@ from python.doctor.log_samples import (
     xid,
 )
 from python.doctor.test_hostile import read_or_refuse
+from python.tiers import quick
 from unisono.doctor import Diagnosis, diagnose, files, read_files
 from unisono.doctor.files import parse
 from unisono.errors import MisuseError
@@ -128,6 +130,38 @@ def test_the_last_line_of_unisono_run_is_believed(
 def test_errors_of_unisono_name_the_rank_and_why(tmp_path: Path, said: str, verdict: str) -> None:
     found = examine(tmp_path, {"rank_0.log": f"unisono.errors.PeerError: {said}\n"})
     assert judged(found) == (verdict, () if verdict == "undecided" else ("rank 1",))
+
+
+PROGRAM = """
+import os, signal, sys, time
+import numpy as np
+import unisono
+
+way, a = sys.argv[1], np.ones(1000)
+comm = unisono.init(timeout=3.0)
+for step in range(12):
+    comm.all_reduce(a)
+    if step == 9 and comm.rank == 2:
+        if way == "kill": os.kill(os.getpid(), signal.SIGKILL)
+        if way == "raise": raise ValueError("bad shard")
+        if way == "sleep": time.sleep(600)
+        if way == "leave": sys.exit(0)
+        if way == "size": a = np.ones(1001)
+"""
+WAYS = {"kill": "died", "raise": "died", "sleep": "stuck outside communication",
+        "leave": "never joined", "size": "other call"}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", quick(WAYS, kept={"size"}))
+def test_the_output_of_a_job_that_failed_names_the_rank(tmp_path: Path, way: str) -> None:
+    (tmp_path / "job.py").write_text(PROGRAM)
+    output = tmp_path / "out.txt"
+    with output.open("wb") as out:
+        subprocess.run([sys.executable, "-m", "unisono", "run", "-n", "4", "-v", "--label",
+                        str(tmp_path / "job.py"), way], stdout=out, stderr=out, timeout=240,
+                       check=False)  # fmt: skip
+    found = diagnose(read_files([output]))
+    assert judged(found) == (WAYS[way], ("rank 2",)), output.read_text()
 
 
 def job_with(fault: str) -> Job:

@@ -58,7 +58,7 @@ class Event:
         code: An exit code, minus a signal, an Xid, or a status of a network card.
         peer: The address or host of the other side.
         peers: Ranks that the line names.
-        reason: Why, in the reader's words.
+        reason: Why, in the reader's words; of calls that differ, the rest of the call.
         is_first: A launcher says that this rank failed before all others.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from unisono.records.logs.events import Event, Line, What
 
-__all__ = ["Torchrun", "read_launcher"]
+__all__ = ["Slurm", "Torchrun", "read_launcher"]
 
 _UNISONO = re.compile(r"(?:^|error: )rank (\d{1,7}) (?:was killed by (\w{1,20})|"
                       r"exited with code (\d{1,3}))$")  # fmt: skip
@@ -25,20 +25,35 @@ _SLURM_CODES = {
 _MOST_TASKS = 4096
 
 
+class Slurm:
+    """What srun says of the tasks of a job: the first task that it names alone failed first."""
+
+    def __init__(self) -> None:
+        self._has_spoken = False
+
+    def read(self, line: Line) -> Iterator[Event]:
+        """What a line says."""
+        found = _SLURM.search(line.text)
+        if found is None:
+            return
+        ranks, shown = list(_tasks(found[2])), line.text[:300]
+        is_first = len(ranks) == 1 and not self._has_spoken
+        self._has_spoken = True
+        what = What.out_of_memory if found[3] == "Out Of Memory" else What.ended
+        code = int(found[4]) if found[4] else _SLURM_CODES.get(found[3], -signal.SIGKILL)
+        for rank in ranks:
+            yield Event(what, shown, line.number, rank=rank, host=found[1], code=code,
+                        is_first=is_first)  # fmt: skip
+
+
 def read_launcher(line: Line) -> Iterator[Event]:
-    """What a line of `unisono run`, Slurm, Open MPI or MPICH says."""
+    """What a line of `unisono run`, Open MPI or MPICH says."""
     text, shown = line.text, line.text[:300]
     if found := _UNISONO.search(text):
         code = int(found[3]) if found[3] else -_signal(found[2])
         yield Event(What.ended, shown, line.number, rank=int(found[1]), code=code, is_first=True)
     elif found := _UNISONO_STILL.search(text):
         yield Event(What.accused, shown, line.number, peers=(int(found[1]),), reason="first")
-    elif found := _SLURM.search(text):
-        is_memory = found[3] == "Out Of Memory"
-        for rank in _tasks(found[2]):
-            code = int(found[4]) if found[4] else _SLURM_CODES.get(found[3], -signal.SIGKILL)
-            yield Event(What.out_of_memory if is_memory else What.ended, shown, line.number,
-                        rank=rank, host=found[1], code=code)  # fmt: skip
     elif found := _OPEN_MPI.search(text):
         yield Event(What.ended, shown, line.number, rank=int(found[1]), process=int(found[2]),
                     host=found[3], code=-int(found[4]), is_first=True)  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from unisono.records.logs.c10d import read_c10d
 from unisono.records.logs.events import Event, Line, What
 from unisono.records.logs.kernel import read_kernel
-from unisono.records.logs.launchers import Torchrun, read_launcher
+from unisono.records.logs.launchers import Slurm, Torchrun, read_launcher
 from unisono.records.logs.lines import lines_of
 from unisono.records.logs.nccl import read_nccl
 from unisono.records.logs.programs import Tracebacks, read_unisono_error
@@ -26,8 +26,8 @@ _READERS = (
     # A text that all lines of a reader have, or one of them.
     (re.compile(r" NCCL (?:INFO|WARN) "), read_nccl),
     (re.compile(r"Rank \d|pair\.cc|TCPStore\.cpp"), read_c10d),
-    (re.compile(r"rank \d|srun: error|RUNNING AT "), read_launcher),
-    (re.compile(r"\(rank \d"), read_unisono_error),
+    (re.compile(r"rank \d|RUNNING AT "), read_launcher),
+    (re.compile(r"\(rank \d|disagree on"), read_unisono_error),
     (re.compile(r"NVRM: Xid|ut of memory|[Ll]ink "), read_kernel),
 )
 
@@ -52,9 +52,10 @@ def read_log(contents: bytes, file: str) -> list[Part]:
 
 
 def _events(contents: bytes) -> Iterator[Event]:
-    torchrun, tracebacks = Torchrun(), Tracebacks()
+    torchrun, slurm, tracebacks = Torchrun(), Slurm(), Tracebacks()
     for line in lines_of(contents):
         yield from torchrun.read(line)
+        yield from slurm.read(line)
         # In torchrun's block, the traceback of a rank is indented, and begins in its member.
         if torchrun.rank >= 0:
             inner = replace(line, text=line.text.partition("traceback : ")[2] or line.text[2:])
