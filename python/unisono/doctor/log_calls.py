@@ -39,16 +39,19 @@ def calls_of_logs(logs: Sequence[Part], ranks: LogRanks) -> list[Part]:
     """
     found: dict[int, _OfRank] = {}
     for part in logs:
+        # A rank's next line about a call that timed out names the call's group.
+        groups = {(event.rank, event.number): event.group for event in part.events
+                  if event.what is What.progress and event.group}  # fmt: skip
         for event in part.events:
             if event.what in (What.timed_out, What.progress) and event.rank >= 0:
                 mine = found.setdefault(event.rank, _OfRank(part.file))
-                _take(mine, event, part.events)
+                group = event.group or groups.get((event.rank, event.number), _WORLD_GROUP)
+                _take(mine, event, group)
     size = ranks.size or _likely_size(set(found))
     return [_part(rank, mine, size) for rank, mine in sorted(found.items()) if mine.groups]
 
 
-def _take(mine: _OfRank, event: Event, events: Sequence[Event]) -> None:
-    group = event.group or _group(event, events)
+def _take(mine: _OfRank, event: Event, group: str) -> None:
     of = mine.groups.setdefault(group, _InGroup())
     of.place = max(of.place, event.place)
     of.enqueued = max(of.enqueued, event.enqueued)
@@ -56,15 +59,6 @@ def _take(mine: _OfRank, event: Event, events: Sequence[Event]) -> None:
     # A watchdog may name later calls, too, which wait for the first.
     if is_call and (of.stuck is None or event.number < of.stuck.number):
         of.stuck = event
-
-
-def _group(event: Event, events: Sequence[Event]) -> str:
-    """The group of a call that timed out: the rank's next line about that call names it."""
-    for other in events:
-        if other.what is What.progress and other.line > event.line and other.group and (
-            (other.rank, other.number) == (event.rank, event.number)):  # fmt: skip
-            return other.group
-    return _WORLD_GROUP
 
 
 def _likely_size(ranks: set[int]) -> int:

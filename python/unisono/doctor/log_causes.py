@@ -158,9 +158,11 @@ class _Logs:
             if rank < 0 and len(firsts) == 1:
                 rank = next(iter(firsts))
             by_rank.setdefault(rank, event)
+        # A rank whose watchdog wrote lines about its calls afterwards went on.
+        went_on = {self._ranks.rank(event): event.line for event in self._of[What.timed_out]}
         own = {
             rank: event for rank, event in by_rank.items()
-            if rank >= 0 and event.reason == "own" and not self._went_on(rank, event)
+            if rank >= 0 and event.reason == "own" and went_on.get(rank, 0) < event.line
         }  # fmt: skip
         named = {rank: own[rank] for rank in own if rank in firsts} or own
         # Without a launcher's word, others must show that they failed because of it.
@@ -174,11 +176,6 @@ class _Logs:
             [f"An exception ended {_label(rank)}: {_quote(named[rank])}."
              for rank in sorted(named)[:_SHOWN]], is_root=True,
         )  # fmt: skip
-
-    def _went_on(self, rank: int, event: Event) -> bool:
-        """Whether a rank's watchdog wrote lines about its calls after an exception."""
-        return any(self._ranks.rank(other) == rank and other.line > event.line
-                   for other in self._of[What.timed_out])  # fmt: skip
 
     def ended(self) -> LogCause | None:
         """A rank that ended first with an exit code, for a reason that no line says."""
@@ -295,7 +292,10 @@ class _Logs:
         ends = {(self._end(event), self._peer(event.peer)) for event in found}
         if not ends:
             return None
-        counts = Counter(host for pair in ends for host in {self._host(one) for one in pair})
+        hosts = {self._end(event): self._ranks.host(event.host) for event in found}
+        host_of_end = {one: hosts.get(one, one.removeprefix("host "))
+                       for pair in ends for one in pair}  # fmt: skip
+        counts = Counter(host for pair in ends for host in {host_of_end[one] for one in pair})
         (host, most), *rest = counts.most_common(2)
         evidence = [
             f"{self._end(one)} got status {one.code} for a message to or from "
@@ -305,7 +305,7 @@ class _Logs:
         ]  # fmt: skip
         would_help = ["Counters of the network cards and of the switch at these ranks."]
         if len(ends) > 1 and (not rest or most > rest[0][1]):
-            named = sorted({one for pair in ends for one in pair if self._host(one) == host})
+            named = sorted(one for one, of in host_of_end.items() if of == host)
             return LogCause(Verdict.network, named if len(named) == 1 else [f"host {host}"], 0.7,
                             evidence, would_help=would_help)  # fmt: skip
         return LogCause(Verdict.network, sorted({one for pair in ends for one in pair}), 0.5,
@@ -319,13 +319,6 @@ class _Logs:
         host = self._ranks.host(address)
         ranks = self._ranks.ranks_on(host)
         return _label(ranks[0]) if len(ranks) == 1 else f"host {host}"
-
-    def _host(self, end: str) -> str:
-        """The host of an end, which is a rank's label or a host's."""
-        if end.startswith("host "):
-            return end.removeprefix("host ")
-        return next((event.host for event in self._of[What.network]
-                     if self._end(event) == end), end)  # fmt: skip
 
     def lost(self) -> LogCause | None:
         """The one rank of a host whose connections ended."""
