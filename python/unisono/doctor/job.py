@@ -180,10 +180,11 @@ class Job:
         return list(best.values())
 
     def _of_one_job(self, parts: list[Part]) -> list[Part]:
-        worlds = Counter(part.world_size for part in parts if part.world_size)
+        # A group of one rank may be a subgroup that knows of no larger one.
+        worlds = Counter(part.world_size for part in parts if part.world_size > 1)
         if len(worlds) > 1:
             size = max(worlds, key=lambda one: (worlds[one], one))
-            others = [part for part in parts if part.world_size not in (0, size)]
+            others = [part for part in parts if part.world_size not in (0, 1, size)]
             for part in others:
                 self.problems.append(
                     f"{part.file}: it is of another job: its largest group has {part.world_size} "
