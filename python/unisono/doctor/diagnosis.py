@@ -154,6 +154,13 @@ class Diagnosis:
     timeline: list[Bar] = field(default_factory=list)
 
     @property
+    def headline(self) -> str:
+        """The verdict and its first sentence, on one line."""
+        confidence = f" (confidence {self.confidence:.2f})" if self.confidence else ""
+        return f"{self.verdict.capitalize()}{confidence}: {self.paragraph.split('. ')[0]}".rstrip(
+            ".") + "."  # fmt: skip
+
+    @property
     def exit_status(self) -> int:
         """What the command ends with; 1 and 2 are failures of the command itself."""
         statuses = {Verdict.nothing_wrong: 0, Verdict.undecided: 4}
