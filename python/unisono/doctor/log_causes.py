@@ -93,8 +93,7 @@ class _Logs:
         crashed = [event for event in self._of[What.ended]
                    if _signal(event) in (*_CRASHES, signal.SIGKILL)]  # fmt: skip
         memory = self._of[What.out_of_memory]
-        first = [event for event in crashed if event.is_first] or (
-            [] if memory and not crashed else crashed)  # fmt: skip
+        first = [event for event in crashed if event.is_first] or crashed
         # A scheduler that ends a job kills all of its ranks.
         if not first or (len(first) > 1 and not any(event.is_first for event in first)):
             by_kernel = self._labels(memory)

@@ -279,6 +279,28 @@ SAMPLES = {
         ISSUES.format("NVIDIA/nccl-tests", 166), "undecided", (),
         {"job.log": nccl_ranks(2, 4) + closed(0, 4, "node1.cluster")},
     ),
+    "closed_by_several": Sample(
+        ISSUES.format("NVIDIA/nccl-tests", 252), "undecided", (),
+        {"job.log": nccl_ranks(3, 1) + closed(0, 1, "node2") + closed(1, 1, "node0")},
+    ),
+    # What CUDA says while a process ends follows from another failure.
+    "cuda_while_ending": Sample(
+        ISSUES.format("NVIDIA/nccl-tests", 166), "undecided", (),
+        {"job.log": nccl_ranks(1, 4) + "node0:1000:3000 [0] init.cc:88 NCCL WARN Cuda failure "
+         "'driver shutting down'\n"},
+    ),
+    "network_errors_follow_a_call_that_differs": Sample(
+        ISSUES.format("NVIDIA/nccl", 1409), "other call", ("rank 7",),
+        {"job.log": timed_out([7], 78, "BROADCAST") + timed_out([0, 1, 2, 3, 4, 5, 6], 78)
+         + nccl_ranks(2, 4) + gave_up(0, 4, 1)},
+    ),
+    # The communicator of four ranks is not the job's, which has a rank 6.
+    "xid_where_only_a_subgroup_is_known": Sample(
+        ISSUES.format("NVIDIA/NVSentinel", 155), "GPU error",
+        ("the rank on GPU 0000:4e:00 of host node0",),
+        {"job.log": nccl_ranks(1, 4) + timed_out([4, 5, 6], 9),
+         "kern.log": xid("node0", "4e", 79, "GPU has fallen off the bus.")},
+    ),
     "port_down": Sample(
         "https://github.com/leptonai/gpud/pull/1209", "network", ("host node1",),
         {"job.log": nccl_ranks(2, 4) + gave_up(0, 4, 1), "kern.log":

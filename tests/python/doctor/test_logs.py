@@ -90,8 +90,20 @@ def test_numbers_of_lines_are_no_ranks(tmp_path: Path) -> None:
     sample = SAMPLES["watchdog_silent_rank"]
     text = "".join(f"[{1000 + number}] {line}\n"
                    for number, line in enumerate(sample.files["job.log"].splitlines()))  # fmt: skip
-    text += f"[2000] Traceback (most recent call last):\n[2001] ValueError: {text[:9]}\n"
     assert judged(examine(tmp_path, {"job.log": text})) == of(sample)
+    text += "[2000] node1:7:8 [0] enqueue.cc:9 NCCL WARN Cuda failure 'unspecified launch failure'"
+    assert judged(examine(tmp_path, {"job.log": text})) == (
+        "GPU error", ("process 7 of host node1",))  # fmt: skip
+
+
+@pytest.mark.parametrize("numbers", [(22, 23), (23, 22)])
+def test_the_first_call_of_a_rank_that_timed_out_is_the_stuck_one(
+    tmp_path: Path, numbers: tuple[int, int]
+) -> None:
+    text = "".join(timed_out([0, 1, 2], number) for number in numbers)
+    found = examine(tmp_path, {"job.log": text})
+    assert found.call is not None
+    assert found.call.number == 22
 
 
 @pytest.mark.parametrize(
