@@ -82,6 +82,8 @@ class _Logs:
         on = f" of host {event.host}" if event.host else ""
         if event.card:
             return f"the rank on GPU {event.card}{on}"
+        if event.what is What.ended and event.local_rank >= 0:
+            return f"local rank {event.local_rank}{on}"
         return f"process {event.process}{on}" if event.process else (
             f"a rank{on}" if on else "a rank")  # fmt: skip
 
@@ -186,7 +188,9 @@ class _Logs:
         aborted = [event for event in self._of[What.ended] if event.is_first
                    and _signal(event) == signal.SIGABRT and not follows]  # fmt: skip
         named = first or aborted
-        if not named:
+        codes = {event.code for event in self._of[What.ended] if not event.is_first}
+        # Ranks that ended alike may all have had one cause, which is in the output of each.
+        if not named or any(one.code in codes for one in named):
             return None
         return LogCause(
             Verdict.died, self._labels(named), 0.75,
@@ -274,14 +278,14 @@ class _Logs:
                         difference="collective" if reason == "mismatch" else "")  # fmt: skip
 
     def links(self) -> LogCause | None:
-        """A host on which a port of a network card went down, where messages were lost."""
+        """A host on which a port of a network card failed, where messages were lost."""
         hosts = list(dict.fromkeys(event.host for event in self._of[What.link]))
         if not hosts or not (self._of[What.network] or self._of[What.lost]
                              or self._of[What.timed_out]):  # fmt: skip
             return None
         ranks = [f"host {one}" if one else "a host" for one in hosts]
-        return LogCause(Verdict.network, ranks, 0.8, [
-            f"A port went down: {_quote(one)}." for one in self._of[What.link][:_SHOWN]
+        return LogCause(Verdict.network, ranks, 0.8 if len(ranks) == 1 else 0.6, [
+            f"A port failed: {_quote(one)}." for one in self._of[What.link][:_SHOWN]
         ])  # fmt: skip
 
     def network(self) -> LogCause | None:

@@ -301,6 +301,18 @@ SAMPLES = {
         {"job.log": nccl_ranks(1, 4) + timed_out([4, 5, 6], 9),
          "kern.log": xid("node0", "4e", 79, "GPU has fallen off the bus.")},
     ),
+    "port_error": Sample(
+        ISSUES.format("Lightning-AI/lit-llama", 380), "network", ("host node1",),
+        {"job.log": nccl_ranks(2, 4) + "".join(
+            f"node1:{1004 + rank}:{3004 + rank} [{rank}] transport/net_ib.cc:93 NCCL WARN NET/IB : "
+            "Got async event : port error\n" for rank in range(4)) + gave_up(0, 4, 1)},
+    ),
+    # It is no error.
+    "port_event": Sample(
+        ISSUES.format("Lightning-AI/lit-llama", 380), "undecided", (),
+        {"job.log": nccl_ranks(2, 4) + "node1:1004:3004 [0] transport/net_ib.cc:93 NCCL WARN "
+         "NET/IB : Got async event : GID table change\n" + timed_out(range(8), 7)},
+    ),
     "port_down": Sample(
         "https://github.com/leptonai/gpud/pull/1209", "network", ("host node1",),
         {"job.log": nccl_ranks(2, 4) + gave_up(0, 4, 1), "kern.log":
@@ -337,6 +349,31 @@ SAMPLES = {
         ISSUES.format("nextflow-io/nextflow", 5932), "undecided", (),
         {"slurm-113.out": "srun: error: node3: tasks 0-7: Killed\nsrun: error: node4: tasks 8-15: "
          "Killed\n"},
+    ),
+    # All ranks end alike, which says nothing of the one that was seen first.
+    "torchrun_all_ranks": Sample(
+        ISSUES.format("pytorch/pytorch", 121209), "undecided", (),
+        {"out": torchrun(0, 1, "To enable traceback see: https://pytorch.org/docs/", others="".join(
+            f"[{rank}]:\n  time      : 2025-05-21_15:43:03\n  host      : node0\n  rank      : "
+            f"{rank} (local_rank: {rank})\n  exitcode  : 1 (pid: {9 + rank})\n"
+            for rank in (1, 2, 3)))},
+    ),
+    # DeepSpeed names the rank on its host alone.
+    "deepspeed_killed": Sample(
+        ISSUES.format("deepspeedai/DeepSpeed", 3232), "died", ("local rank 3",),
+        {"out": "[2023-07-05 10:12:01,004] [ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/"
+         "python3', '-u', 'train.py', '--local_rank=3', '--bf16'] exits with return code = -9\n"},
+    ),
+    "exception_after_the_timeouts": Sample(
+        ISSUES.format("NVIDIA/nccl", 1284), "undecided", (),
+        {"out": timed_out([0, 1, 2, 3], 15734)
+         + traceback(2, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate more "
+                        "than 1EB memory")},
+    ),
+    "out_of_gpu_memory": Sample(
+        ISSUES.format("modelscope/FunASR", 2006), "died", ("rank 2",),
+        {"out": traceback(2, "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate "
+                             "336.00 MiB.") + timed_out([0, 1, 3], 15734)},
     ),
     "slurm_first_exit": Sample(
         ISSUES.format("nextflow-io/nextflow", 5932), "died", ("rank 12",),

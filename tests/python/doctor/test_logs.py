@@ -67,6 +67,8 @@ def test_a_log_has_the_verdict_of_a_person(tmp_path: Path, name: str) -> None:
         "\x1b[31m",
         "Epoch 0:   6%|##  | 32/500 [6:28<94:39, 1.3it/s]\r",
         "node1: ",
+        "(RayWorkerWrapper pid=4009) ",
+        "  | 2024-11-28T07:42:15.533Z | ",
     ],
 )
 def test_what_a_launcher_writes_before_a_line_changes_nothing(tmp_path: Path, prefix: str) -> None:

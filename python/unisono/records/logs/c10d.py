@@ -18,7 +18,7 @@ _TIMED_OUT = re.compile(
     r"(?:, NumelOut=\d{1,20})?, Timeout\(ms\)=(\d{1,12})\)")  # fmt: skip
 _PROGRESS = re.compile(r"last enqueued (?:NCCL )?work: (-?\d{1,19}), "
                        r"last completed (?:NCCL )?work: (-?\d{1,19})", re.IGNORECASE)  # fmt: skip
-_AT_WORK = re.compile(r"at work(?: sequence id)?: (\d{1,19})")
+_AT_WORK = re.compile(r"at (?:NCCL )?work(?: sequence id)?: (\d{1,19})")
 _CUDA = re.compile(r"terminated with exception: (CUDA error: [^\n]{1,120})")
 _BARRIER = re.compile(r"\[Rank (\d{1,7})\]: Ranks? ([\d, ]{1,2000}) failed to pass "
                       r"monitoredBarrier in (\d{1,12}) ms")  # fmt: skip

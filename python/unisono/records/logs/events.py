@@ -19,7 +19,7 @@ class What(StrEnum):
     raised = "raised"  # an exception of a rank's program
     lost = "lost"  # a connection to `peer` has ended or cannot be made
     network = "network"  # a network card reports an error of a message to or from `peer`
-    link = "link"  # a port of a network card of the host is down
+    link = "link"  # a port of a network card of the host is down, or reports an error
     accused = "accused"  # the rank's library names `peers` at fault
     absent = "absent"  # the rank names `peers` that did not come to a call
     differs = "differs"  # the call of a rank, where calls of ranks differ

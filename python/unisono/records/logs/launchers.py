@@ -1,4 +1,4 @@
-"""What launchers say of how ranks end: `unisono run`, torchrun, Slurm, Open MPI and MPICH."""
+"""How ranks end, as `unisono run`, torchrun, DeepSpeed, Slurm, Open MPI and MPICH say it."""
 
 import re
 import signal
@@ -18,6 +18,7 @@ _SLURM = re.compile(
 _OPEN_MPI = re.compile(r"noticed that process rank (\d{1,7}) with PID (\d{1,9}) on node (\S{1,120})"
                        r" exited on signal (\d{1,3})")  # fmt: skip
 _MPICH = re.compile(r"RANK (\d{1,7}) PID (\d{1,9}) RUNNING AT (\S{1,120})")
+_DEEPSPEED = re.compile(r"--local_rank=(\d{1,7})\b.{0,3000}? exits with return code = (-?\d{1,4})")
 _SLURM_CODES = {
     "Killed": -signal.SIGKILL, "Segmentation fault": -signal.SIGSEGV, "Bus error": -signal.SIGBUS,
     "Aborted": -signal.SIGABRT,
@@ -47,13 +48,16 @@ class Slurm:
 
 
 def read_launcher(line: Line) -> Iterator[Event]:
-    """What a line of `unisono run`, Open MPI or MPICH says."""
+    """What a line of `unisono run`, DeepSpeed, Open MPI or MPICH says."""
     text, shown = line.text, line.text[:300]
     if found := _UNISONO.search(text):
         code = int(found[3]) if found[3] else -_signal(found[2])
         yield Event(What.ended, shown, line.number, rank=int(found[1]), code=code, is_first=True)
     elif found := _UNISONO_STILL.search(text):
         yield Event(What.accused, shown, line.number, peers=(int(found[1]),), reason="first")
+    elif found := _DEEPSPEED.search(text):
+        yield Event(What.ended, shown, line.number, local_rank=int(found[1]), code=int(found[2]),
+                    is_first=True)  # fmt: skip
     elif found := _OPEN_MPI.search(text):
         yield Event(What.ended, shown, line.number, rank=int(found[1]), process=int(found[2]),
                     host=found[3], code=-int(found[4]), is_first=True)  # fmt: skip

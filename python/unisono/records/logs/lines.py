@@ -13,6 +13,9 @@ MOST_LINE = 4096
 _SAMPLE = 2000
 _ENDS = re.compile(rb"[\r\n]+")
 _COLOURS = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
+# Ray and collectors of logs put a name, a process or a time before all of these, and PyTorch's
+# prefix follows.
+_COLLECTED = re.compile(r".{0,80}?[ |)](?=\[rank\d{1,7}\]:)")
 # PyTorch writes [rank3]:, torchrun [default3]:, Open MPI [1,3]<stderr>:, unisono run and MPICH [3],
 # and srun 3:.
 _RANK = re.compile(r"\[rank(\d{1,7})\]:? ?")
@@ -42,6 +45,8 @@ def _bare_are_ranks(sample: Sequence[bytes]) -> bool:
 
 def _without_prefixes(number: int, text: str, takes_bare: bool) -> Line:
     rank = local = -1
+    if found := _COLLECTED.match(text):
+        text = text[found.end() :]
     for _ in range(4):
         if found := _RANK.match(text) or _MPI.match(text):
             rank = int(found[1])

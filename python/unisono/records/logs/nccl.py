@@ -26,6 +26,8 @@ _CLOSED = re.compile(rf"Connection closed by remote peer {_END}")
 _FAILED = re.compile(rf"Call to (?:recv|send)\w* (?:from|to) {_END} failed ?: ?(.{{1,80}})")
 _REFUSED = re.compile(rf"[Cc]onnect to {_END} (?:failed|returned)\W{{0,3}}(.{{1,80}})")
 _CUDA = re.compile(r"Cuda failure (?:\d+ )?'([^']{1,120})'")
+# Others, such as a change of the GID table, are no errors.
+_ASYNC = re.compile(r"Got async (?:fatal )?event ?: ([\w ]{0,40}error)")
 _VERBS = re.compile(r"Call to (ibv_\w{1,40}) failed(?: with error (.{1,60}))?")
 # What CUDA says while a process ends for another reason.
 _WHILE_ENDING = ("driver shutting down", "context is destroyed")
@@ -67,6 +69,8 @@ def _fields(text: str) -> Iterator[tuple[What, dict[str, Any]]]:
     elif found := _CUDA.search(text):
         if found[1] not in _WHILE_ENDING:
             yield What.device, {"reason": f"CUDA: {found[1]}"}
+    elif found := _ASYNC.search(text):
+        yield What.link, {"reason": found[1]}
     elif found := _VERBS.search(text):
         reason = f"{found[1]} failed" + (f" ({found[2].strip()})" if found[2] else "")
         yield What.network, {"reason": reason}

@@ -26,7 +26,7 @@ _READERS = (
     # A text that all lines of a reader have, or one of them.
     (re.compile(r" NCCL (?:INFO|WARN) "), read_nccl),
     (re.compile(r"Rank \d|pair\.cc|TCPStore\.cpp"), read_c10d),
-    (re.compile(r"rank \d|RUNNING AT "), read_launcher),
+    (re.compile(r"rank \d|RUNNING AT |return code"), read_launcher),
     (re.compile(r"\(rank \d|disagree on"), read_unisono_error),
     (re.compile(r"NVRM: Xid|ut of memory|[Ll]ink "), read_kernel),
 )
@@ -40,7 +40,12 @@ def is_text(contents: bytes) -> bool:
 def read_log(contents: bytes, file: str) -> list[Part]:
     """What a log says: one part with its events; none where no line says anything."""
     events: list[Event] = []
+    has_timed_out = False
     for event in _events(contents):
+        has_timed_out = has_timed_out or event.what is What.timed_out
+        # What programs raise after a call has timed out is no reason why it did.
+        if has_timed_out and event.what is What.raised:
+            event = replace(event, reason="follows")
         events.append(event)
         if len(events) == _MOST_EVENTS:
             break
