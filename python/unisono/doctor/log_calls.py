@@ -48,7 +48,9 @@ def calls_of_logs(logs: Sequence[Part], ranks: LogRanks) -> list[Part]:
                 group = event.group or groups.get((event.rank, event.number), _WORLD_GROUP)
                 _take(mine, event, group)
     size = ranks.size or _likely_size(set(found))
-    return [_part(rank, mine, size) for rank, mine in sorted(found.items()) if mine.groups]
+    # All parts share the list of ranks: of 20,000 ranks, each with its own, it takes 15 GB.
+    everyone = tuple(range(size))
+    return [_part(rank, mine, everyone) for rank, mine in sorted(found.items()) if mine.groups]
 
 
 def _take(mine: _OfRank, event: Event, group: str) -> None:
@@ -68,13 +70,14 @@ def _likely_size(ranks: set[int]) -> int:
     return size if 0 < silent <= max(1, _MOST_SILENT * size) else 0
 
 
-def _part(rank: int, mine: _OfRank, size: int) -> Part:
+def _part(rank: int, mine: _OfRank, everyone: tuple[int, ...]) -> Part:
+    size = len(everyone)
     columns, claims, enqueued = Columns(), [], {}
     if rank < size:  # a rank whose lines are about other groups is in the group of all, too
         mine.groups.setdefault(_WORLD_GROUP, _InGroup())
     for index, (name, of) in enumerate(mine.groups.items()):
         if name == _WORLD_GROUP and rank < size:
-            claims.append(Claim(name, f"{FORMAT}\0{name}", size, rank, tuple(range(size))))
+            claims.append(Claim(name, f"{FORMAT}\0{name}", size, rank, everyone))
         else:
             claims.append(Claim(name, f"{FORMAT}\0{name}", 0, -1))
         if of.enqueued >= 0:
