@@ -9,7 +9,7 @@ import contextlib
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from errno import EDQUOT, EFBIG, EINVAL, EISDIR, ELOOP, ENOSPC, ENOSYS, ENOTDIR, EOPNOTSUPP
 from io import BufferedIOBase
 from pathlib import Path
@@ -18,8 +18,8 @@ from typing import IO
 from unisono.errors import MachineError, MisuseError
 
 __all__ = [
-    "check_writable", "read_bounded", "read_start", "read_stream", "read_text", "write_whole",
-    "written_whole",
+    "check_writable", "files_below", "read_bounded", "read_ends", "read_start", "read_stream",
+    "read_text", "write_whole", "written_whole",
 ]  # fmt: skip
 
 _MOST_LINKS = 40  # as many as the kernel follows
@@ -54,6 +54,48 @@ def read_start(path: str | Path, bytes_: int) -> bytes:
         return source.read(bytes_)
 
 
+def read_ends(path: str | Path, first_bytes: int, last_bytes: int) -> bytes:
+    """The first and the last bytes of such a file, with a line's end between them.
+
+    The whole of a file that has no more than these.
+
+    Raises:
+        MisuseError: It cannot be read, or is no regular file.
+    """
+    with _opened(path) as source:
+        bytes_ = os.fstat(source.fileno()).st_size
+        if bytes_ <= first_bytes + last_bytes:
+            return read_stream(source, first_bytes + last_bytes, str(path))
+        first = _read_most(source, first_bytes)
+        source.seek(bytes_ - last_bytes)
+        return first + b"\n" + _read_most(source, last_bytes)
+
+
+def files_below(paths: Iterable[Path]) -> Iterator[Path]:
+    """Files, and those of folders and of the folders in them, in the order of their names.
+
+    Links to folders are not followed.
+    """
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        for folder, folders, names in os.walk(path):
+            folders.sort()
+            yield from (one for name in sorted(names) if (one := Path(folder, name)).is_file())
+
+
+def _read_most(source: IO[bytes] | BufferedIOBase, most_bytes: int) -> bytes:
+    """Bytes of a stream: so many, or all that it has left."""
+    content = bytearray()
+    while len(content) < most_bytes:
+        part = source.read(min(_BLOCK_BYTES, most_bytes - len(content)))
+        if not part:
+            break
+        content += part
+    return bytes(content)
+
+
 @contextlib.contextmanager
 def _opened(path: str | Path) -> Iterator[IO[bytes]]:
     try:
@@ -76,13 +118,10 @@ def read_stream(source: IO[bytes] | BufferedIOBase, most_bytes: int, name: str) 
     Raises:
         MisuseError: It has more.
     """
-    content = bytearray()
-    while len(content) <= most_bytes:
-        part = source.read(min(_BLOCK_BYTES, most_bytes + 1 - len(content)))
-        if not part:
-            return bytes(content)
-        content += part
-    raise _too_large(name, most_bytes)
+    content = _read_most(source, most_bytes + 1)
+    if len(content) > most_bytes:
+        raise _too_large(name, most_bytes)
+    return content
 
 
 def _too_large(name: str, most_bytes: int) -> MisuseError:

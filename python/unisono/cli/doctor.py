@@ -28,7 +28,7 @@ def doctor(
         list[Path],
         typer.Argument(
             metavar="FILES",
-            help="Dumps of the job's ranks, or folders of them.",
+            help="Dumps and logs of the job, or folders of them.",
             exists=True,
             show_default=False,
         ),
@@ -50,9 +50,10 @@ def doctor(
 ) -> None:
     """Say which call of a job is stuck, and which ranks are to blame.
 
-    Reads Unisono's records, PyTorch's Flight Recorder dumps, NCCL's RAS reports and NCCLX's
-    commDump, in any mixture. The exit status is 0 where nothing is wrong, 3 with another verdict,
-    and 4 where the files do not show it.
+    Reads Unisono's records, PyTorch's Flight Recorder dumps, NCCL's RAS reports, NCCLX's commDump,
+    and logs (NCCL_DEBUG, PyTorch, torchrun, unisono run, Slurm, MPI, the kernel), in any mixture,
+    in any folders, and compressed with gzip. The exit status is 0 where nothing is wrong, 3 with
+    another verdict, and 4 where the files do not show it.
     """
     # `--help` does not wait for NumPy, nor a verdict for what it does not need.
     from unisono.doctor import diagnose, read_files

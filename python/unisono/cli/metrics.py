@@ -1,6 +1,9 @@
 """`unisono metrics`: metrics of this host's ranks for Prometheus."""
 
+import signal
 import threading
+from collections.abc import Callable
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,6 +13,9 @@ from unisono.extras import missing_extra
 
 if TYPE_CHECKING:
     from unisono.metrics import Telemetry
+
+# One look may find as many calls as the records of a host's ranks hold; more are dropped.
+_MOST_WAITING = 1 << 17
 
 
 def metrics(
@@ -28,13 +34,15 @@ def metrics(
 ) -> None:
     """Serve metrics of all ranks of this user on this host, at /metrics, for Prometheus.
 
-    The ranks need nothing for it: each answers on its live socket. Ctrl-C ends it.
+    The ranks need nothing for it: each answers on its live socket. Ctrl-C and SIGTERM end it, and
+    it sends the traces and logs that it holds.
     """
     # Imported here, because they take longer than --help may.
     from unisono.metrics import of_host, serve
     from unisono.metrics.endpoint import is_loopback
 
-    telemetry = None if otlp is None else _telemetry(otlp.rstrip("/"))
+    signal.signal(signal.SIGTERM, _end)
+    telemetry, flush = (None, None) if otlp is None else _telemetry(otlp.rstrip("/"))
     server = serve(of_host(job), port=port, host=host, interval_s=interval, telemetry=telemetry)
     if not is_loopback(host):
         warn(f"everybody who reaches {host}:{server.port} can read these metrics")
@@ -43,9 +51,16 @@ def metrics(
         threading.Event().wait()
     finally:
         server.close()
+        if flush is not None:
+            flush()
 
 
-def _telemetry(url: str) -> "Telemetry":
+def _end(number: int, _frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _telemetry(url: str) -> tuple["Telemetry", Callable[[], None]]:
+    """What takes traces and logs, and what sends those that wait to be sent."""
     try:
         from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -58,7 +73,13 @@ def _telemetry(url: str) -> "Telemetry":
     except ImportError as missing:
         raise missing_extra("--otlp", str(missing.name), "opentelemetry") from None
     tracers: Any = TracerProvider()
-    tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces")))
+    spans = BatchSpanProcessor(OTLPSpanExporter(f"{url}/v1/traces"), max_queue_size=_MOST_WAITING)
+    tracers.add_span_processor(spans)
     loggers: Any = LoggerProvider()
     loggers.add_log_record_processor(BatchLogRecordProcessor(OTLPLogExporter(f"{url}/v1/logs")))
-    return Telemetry(tracers, loggers)
+
+    def flush() -> None:
+        tracers.shutdown()
+        loggers.shutdown()
+
+    return Telemetry(tracers, loggers), flush

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from unisono.cli.deferred import Commands
+from unisono.cli.headline import RecordsOfJob
 from unisono.cli.output import Verbose, parse_delay, print_text, progress_console
 from unisono.cli.run import report_end
 from unisono.launcher import launch
@@ -46,6 +47,7 @@ def run(
     wanted = parse_shape(shape, rate, rails)
     if delay:
         parse_delay(delay)
+    records = RecordsOfJob()
     with Netbed(wanted) as bed:
         progress_console().print(wanted.describe(), highlight=False)
         outcome = launch(
@@ -57,7 +59,7 @@ def run(
             fold_errors=not verbose,
             places=bed,
         )
-    report_end(outcome)
+    report_end(outcome, records)
     raise typer.Exit(outcome.exit_code)
 
 

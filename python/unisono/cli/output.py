@@ -119,6 +119,11 @@ def warn(text: str) -> None:
     _say("bold yellow", "warning:", text)
 
 
+def remark(text: str) -> None:
+    """Writes a note for a person."""
+    _say("bold cyan", "note:", text)
+
+
 def show_source(lines: str) -> None:
     """Writes lines of a program under an error."""
     progress_console().print(lines, highlight=False, markup=False, soft_wrap=True)

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from unisono import levels
+from unisono.cli.headline import RecordsOfJob
 from unisono.cli.output import (
     CLUSTER_LEVELS,
     DEFAULT_RANKS,
@@ -53,6 +54,7 @@ def run(
     Example: unisono run -n 4 --preload-nccl train.py
     """
     placement_of(ranks, nodes)
+    records = RecordsOfJob()
     outcome = launch(
         command,
         ranks,
@@ -63,14 +65,18 @@ def run(
         preload_nccl=preload_nccl,
         keep_going=keep_going,
     )
-    report_end(outcome)
+    report_end(outcome, records)
     raise typer.Exit(outcome.exit_code)
 
 
-def report_end(outcome: Outcome) -> None:
-    """Says what went wrong; the last line names the rank that failed first."""
+def report_end(outcome: Outcome, records: RecordsOfJob) -> None:
+    """Says what went wrong, with what the doctor says of the records that the ranks have written.
+
+    The last line names the rank that failed first.
+    """
     if outcome.left_running:
         some = "a process" if outcome.left_running == 1 else f"{outcome.left_running} processes"
         warn(f"the ranks left {some} running; ended")
     if outcome.message:
+        records.tell()
         complain(outcome.message)

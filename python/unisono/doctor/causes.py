@@ -266,12 +266,21 @@ def _unseen(waits: Waits, node: Node) -> Cause | None:
     lost = sum(not job.processes[one].files for one in everyone)
     if not named and lost > max(1, _MOST_SUSPECTS * len(everyone)):
         labels = ranks_text([job.label(one) for one in node.unknown])
+        what = "dump" if job.has_dumps else "log line"
         return Cause(
             Verdict.undecided, [], 0.0, 1,
-            [f"There is no dump of {labels}, of {group.size} ranks."],
-            would_help=[f"The dumps of {labels}."],
+            [f"There is no {what} of {labels}, of {group.size} ranks."],
+            would_help=[f"The {what}s of {labels}."],
         )  # fmt: skip
     label = ranks_text([job.label(one) for one in suspects])
+    if not job.has_dumps:
+        return Cause(
+            Verdict.never_joined, suspects, 0.6, 2,
+            [f"{len(node.rows)} of the group's {group.size} ranks report that the call timed out, "
+             f"and no line of the logs is about a call of {label}."],
+            would_help=[f"The exit status of {label}, or, if it lives, a stack (py-spy dump).",
+                        "Flight Recorder's dumps of all ranks (TORCH_NCCL_TRACE_BUFFER_SIZE)."],
+        )  # fmt: skip
     evidence = [f"There is no dump of {label}; {len(node.rows)} of the group's {group.size} ranks "
                 "have made the call and left theirs."]  # fmt: skip
     if named:
@@ -365,7 +374,8 @@ def _network(waits: Waits, node: Node) -> Cause | None:
                      would_help=[f"Counters of the network card of {label}."])  # fmt: skip
     return departed(waits, sorted(node.rows)) or Cause(
         Verdict.undecided, [], 0.0, 1,
-        ["No rank is known to be missing, and no dump says what its rank waits for."],
+        [f"No rank is known to be missing, and no {'dump' if job.has_dumps else 'line'} says what "
+         "its rank waits for."],
         would_help=["What the network or the GPUs wait for: a dump of NCCL or NCCLX, or logs of "
                     "the GPUs."],
     )  # fmt: skip

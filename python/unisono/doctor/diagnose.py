@@ -6,6 +6,7 @@ from unisono.doctor.causes import cause_of, skipped
 from unisono.doctor.diagnosis import Call, Cause, Diagnosis, GroupLine, OtherCause, Verdict
 from unisono.doctor.differences import departed
 from unisono.doctor.job import Job, number_of, ranks_text
+from unisono.doctor.logs import with_logs
 from unisono.doctor.match import SHIFT
 from unisono.doctor.quiet import judge_quiet, missing_ranks
 from unisono.doctor.reports import judge_reports
@@ -35,6 +36,7 @@ def diagnose(job: Job) -> Diagnosis:
     ):
         reported.call = found.call
         found = reported
+    found = with_logs(job, found)
     if job.doubts and found.verdict is not Verdict.undecided:
         found = _doubtful(job, found)
     found.missing = missing_ranks(job)
@@ -220,7 +222,7 @@ _SENTENCES = {
     Verdict.gpu_error: "{who} had an error",
     Verdict.network: "all ranks have joined it, and data to or from {who} do not arrive",
     Verdict.deadlock: "it is part of a deadlock across groups, which {who} closed",
-    Verdict.undecided: "what holds it up is not in the dumps",
+    Verdict.undecided: "what holds it up is not in the files",
 }
 
 

@@ -88,7 +88,7 @@ class OtherCause:
     verdict: Verdict
     ranks: list[str]
     confidence: float
-    call: Call
+    call: Call | None
     difference: str
     text: str
     evidence: list[str]
@@ -152,6 +152,13 @@ class Diagnosis:
     notes: list[str] = field(default_factory=list)
     others: list[OtherCause] = field(default_factory=list)
     timeline: list[Bar] = field(default_factory=list)
+
+    @property
+    def headline(self) -> str:
+        """The verdict and its first sentence, on one line."""
+        confidence = f" (confidence {self.confidence:.2f})" if self.confidence else ""
+        return f"{self.verdict.capitalize()}{confidence}: {self.paragraph.split('. ')[0]}".rstrip(
+            ".") + "."  # fmt: skip
 
     @property
     def exit_status(self) -> int:

@@ -49,7 +49,8 @@ def other_call(waits: Waits, node: Node) -> Cause | None:
         others = [one for one in sorted(said) if said[one] != counts[0][0]]
         if counts[0][1] <= len(others):
             others = _unlike_before(waits, node)
-        unit = {"size": " bytes", "output": " bytes of output"}.get(name, "")
+        unit = {"size": " bytes" if job.has_dumps else " elements",
+                "output": " bytes of output"}.get(name, "")  # fmt: skip
         told = "; ".join(
             f"{ranks_text([job.label(one) for one in sorted(said) if said[one] == value])}: "
             f"{value}{unit}"

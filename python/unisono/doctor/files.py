@@ -19,10 +19,13 @@ from typing import Any
 from unisono.apart import TOO_MUCH, bound_process, start_apart, why_ended
 from unisono.doctor.job import Job
 from unisono.errors import MisuseError
-from unisono.files import read_bounded
+from unisono.files import files_below, read_bounded, read_ends, read_start
 from unisono.records import flight_recorder, nccl_ras, nccl_x, unisono_record
-from unisono.records.parts import MAX_FILE_BYTES, DumpError, Part
+from unisono.records.compressed import decompressed
+from unisono.records.logs.read import MOST_LOG_BYTES, is_text, read_log
+from unisono.records.parts import MAX_FILE_BYTES, DumpError, Part, StrayError
 from unisono.records.plain_pickle import load
+from unisono.records.whose import without_compression
 
 __all__ = ["parse", "read_files"]
 
@@ -32,12 +35,19 @@ _LENGTH = struct.Struct("<Q")
 # A list of ranks that is sent once.
 _LONG = 64
 _PIPE_BYTES = 1 << 16
+_HEAD_BYTES = 4096
+# Ranks say who they are where a log begins, and what failed where it ends.
+_LOG_BEGIN_BYTES = MOST_LOG_BYTES // 4
+_LOG_END_BYTES = MOST_LOG_BYTES - _LOG_BEGIN_BYTES
+# A problem that begins so is that the file is neither a dump nor a log.
+_STRAY = "\0"
+_SHOWN_STRAYS = 3
 
 _Outcome = tuple[list[Part], str]
 
 
 def parse(contents: bytes, file: str) -> list[Part]:
-    """The parts of a dump of any format.
+    """The parts of a dump of any format, or of a log.
 
     Raises:
         DumpError: What is wrong with it.
@@ -63,12 +73,14 @@ def parse(contents: bytes, file: str) -> list[Part]:
         ):
             if is_such(document):
                 return _read(read, document, file)
-        raise DumpError("it is JSON, but no dump that is known")
+        raise StrayError("it is JSON, but no dump that is known")
     if nccl_ras.is_ras_text(contents):
         return nccl_ras.read_ras_text(contents, file)
-    raise DumpError(
-        "it is no dump that is known: Unisono's record, a Flight Recorder dump, RAS's status or "
-        "NCCLX's commDump"
+    if is_text(contents) and (found := read_log(contents, file)):
+        return found
+    raise StrayError(
+        "it is no dump that is known (Unisono's record, a Flight Recorder dump, RAS's status or "
+        "NCCLX's commDump), and no log with a line that says something of ranks"
     )
 
 
@@ -81,39 +93,66 @@ def _read(read: Callable[[Any, str], list[Part]], document: Any, file: str) -> l
 
 
 def read_files(paths: Iterable[Path]) -> Job:
-    """All dumps as one job; folders stand for the files in them.
+    """All dumps and logs as one job; folders stand for the files in them, at any depth.
 
     Files that cannot be read are the job's `problems`.
 
     Raises:
-        MisuseError: No file is a dump.
+        MisuseError: No file is a dump or a log.
     """
-    files = list(_files(paths))
+    paths = list(paths)
+    files = list(files_below(paths))
+    named = {path for path in paths if not path.is_dir()}
     parts: list[Part] = []
     problems: list[str] = []
+    strays: list[Path] = []
     for path, (found, wrong) in zip(files, _read_all(files), strict=True):
         parts.extend(found)
-        if wrong:
-            problems.append(f"{path}: {wrong}")
+        if wrong.startswith(_STRAY) and path not in named:
+            strays.append(path)
+        elif wrong:
+            problems.append(f"{path}: {wrong.removeprefix(_STRAY)}")
+    problems += _about(strays)
     if not parts:
         raise MisuseError("; ".join(problems[:5]) or "there are no files to read")
     return Job(parts, problems, may_empty=True)
 
 
-def _files(paths: Iterable[Path]) -> Iterable[Path]:
-    for path in paths:
-        if path.is_dir():
-            yield from sorted(one for one in path.iterdir() if one.is_file())
-        else:
-            yield path
+def _about(strays: Sequence[Path]) -> list[str]:
+    """One sentence for all files of the folders that are neither dumps nor logs."""
+    if not strays:
+        return []
+    shown = ", ".join(map(str, strays[:_SHOWN_STRAYS]))
+    more = f" and {len(strays) - _SHOWN_STRAYS} more" if len(strays) > _SHOWN_STRAYS else ""
+    return [f"{shown}{more}: no dump that is known, and no log with a line that says something of "
+            "ranks"]  # fmt: skip
+
+
+def _contents(path: Path) -> bytes:
+    """What a file holds, decompressed; a large log's beginning and end."""
+    bytes_ = path.stat().st_size
+    if bytes_ > MOST_LOG_BYTES and _may_be_log(read_start(path, _HEAD_BYTES)):
+        return read_ends(path, _LOG_BEGIN_BYTES, _LOG_END_BYTES)
+    contents = read_bounded(path, MAX_FILE_BYTES)
+    bound_process(len(contents))
+    found = decompressed(contents)
+    if len(found) > MOST_LOG_BYTES and _may_be_log(found[:_HEAD_BYTES]):
+        return found[:_LOG_BEGIN_BYTES] + b"\n" + found[-_LOG_END_BYTES:]
+    return found
+
+
+def _may_be_log(head: bytes) -> bool:
+    return is_text(head) and not _PICKLE.match(head) and head.lstrip()[:1] != b"{"
 
 
 def _read_one(path: Path) -> _Outcome:
     try:
-        contents = read_bounded(path, MAX_FILE_BYTES)
+        contents = _contents(path)
         status = path.stat()
         bound_process(len(contents))
-        parts = parse(contents, str(path))
+        parts = parse(contents, without_compression(str(path)))
+    except StrayError as error:
+        return [], f"{_STRAY}{error}"
     except (DumpError, MisuseError) as error:
         return [], str(error).removeprefix(f"cannot read {path}: ")
     except OSError as error:
@@ -122,6 +161,7 @@ def _read_one(path: Path) -> _Outcome:
         return [], TOO_MUCH
     checksum = zlib.crc32(contents)
     for part in parts:
+        part.file = str(path)
         # A copy of a file may have another time: what a dump says of itself is better.
         part.has_file_time = not part.written_ns
         part.written_ns, part.checksum = part.written_ns or status.st_mtime_ns, checksum

@@ -1,7 +1,9 @@
 """Unisono's records in the form of PyTorch's Flight Recorder, which its `torchfrtrace` reads.
 
 Flight Recorder knows no failed calls: those were scheduled or started last, and are retired.
-Programs of their own (`custom`) have no counterpart and are left out.
+Programs of their own (`custom`) have no counterpart and are left out. `torchfrtrace` pairs calls of
+all ranks of a group by their number. Messages have a number for each sender, receiver and tag, so
+that each of these is a group of its two ranks here.
 """
 
 import pickle
@@ -41,20 +43,24 @@ def flight_recorder(records: Iterable[dict[str, Any]]) -> dict[str, Any]:
     status: dict[str, Any] = {}
     made: list[dict[str, Any]] = []
     ranks = set()
-    for group, record in enumerate(records):
+    for number, record in enumerate(records):
         members = record["world_ranks"]
         ranks.add(members[record["rank"]])
-        name = str(group) if record["group"] == "" else record["group"]
-        config[name] = {"name": name, "desc": name, "ranks": str(sorted(members))}
-        entries = [
-            *(_collective(one, record) for one in record["collectives"]
-              if one["collective"] in _NAMES),
-            *(_message(one, record) for one in record["messages"] if one["peer"] >= 0),
-        ]  # fmt: skip
-        for entry in entries:
-            entry |= {"pg_id": group, "process_group": (name, name)}
-        made += entries
-        status[str(group)] = _status(entries)
+        name = str(number) if record["group"] == "" else record["group"]
+        groups = {name: (members, [_collective(one, record) for one in record["collectives"]
+                                   if one["collective"] in _NAMES])}  # fmt: skip
+        for one in record["messages"]:
+            if one["peer"] >= 0:
+                ends = _ends(one, record)
+                _, entries = groups.setdefault(_channel(one, name, *ends), (ends, []))
+                entries.append(_message(one, record))
+        for group, (ends, entries) in groups.items():
+            identity = len(config)
+            config[group] = {"name": group, "desc": group, "ranks": str(sorted(ends))}
+            for entry in entries:
+                entry |= {"pg_id": identity, "process_group": (group, group)}
+            made += entries
+            status[str(identity)] = _status(entries)
     if len(ranks) > 1:
         shown = ", ".join(map(str, sorted(ranks)))
         raise MisuseError(f"the records are of ranks {shown}; a dump is of one process")
@@ -140,18 +146,31 @@ def _collective(entry: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]
     }  # fmt: skip
 
 
+def _ends(entry: dict[str, Any], record: dict[str, Any]) -> tuple[int, int]:
+    """The world ranks of a message's sender and receiver."""
+    own, peer = (record["world_ranks"][place] for place in (record["rank"], entry["peer"]))
+    return (own, peer) if entry["direction"] == "send" else (peer, own)
+
+
+def _channel(entry: dict[str, Any], group: str, sender: int, receiver: int) -> str:
+    """The name of the group of all messages that are numbered together."""
+    tag = f" tag {entry['message_tag']}" if entry.get("message_tag") else ""
+    memory = "" if entry.get("path", "host") == "host" else " on streams"
+    return f"{group} {sender}->{receiver}{tag}{memory}"
+
+
 def _message(entry: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
     # PyTorch numbers the members of a group by their world ranks.
-    members = sorted(record["world_ranks"])
-    own, peer = (
-        members.index(record["world_ranks"][place]) for place in (record["rank"], entry["peer"])
-    )
+    ends = _ends(entry, record)
+    sender, receiver = (sorted(ends).index(one) for one in ends)
     is_send = entry["direction"] == "send"
     sizes = [[entry["bytes"]]]
     return {
         **_times(entry, record),
-        "collective_seq_id": 0, "p2p_seq_id": entry["sequence"] + 1, "is_p2p": True,
-        "profiling_name": f"nccl:send {own}->{peer}" if is_send else f"nccl:recv {own}<-{peer}",
+        "collective_seq_id": entry["sequence"] + 1, "p2p_seq_id": entry["sequence"] + 1,
+        "is_p2p": True,
+        "profiling_name": f"nccl:send {sender}->{receiver}" if is_send else
+                          f"nccl:recv {receiver}<-{sender}",
         "input_sizes": sizes, "input_dtypes": ["Byte"],
         "output_sizes": sizes, "output_dtypes": ["Byte"],
     }  # fmt: skip

@@ -8,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from unisono.doctor.log_calls import calls_of_logs
+from unisono.doctor.log_ranks import LogRanks
 from unisono.doctor.runs import sort_runs
+from unisono.records.logs.read import FORMAT as LOG
 from unisono.records.parts import COLUMNS, Claim, Hint, Key, Part
 
 __all__ = ["Group", "Job", "Process", "number_of", "ranks_text", "sentence"]
@@ -94,6 +97,8 @@ class Job:
         notes: What else is odd.
         is_live: Whether ranks that run were asked, one after the other, and go on.
         doubts: Why the dumps may be of several runs: a sentence each.
+        logs: Parts that hold what logs say.
+        has_dumps: Whether the calls are those of dumps, not those that logs name.
         calls: The columns, with `process`; in the order that each process made them.
         rows: By process, where its calls are in the columns; in their order.
     """
@@ -121,6 +126,8 @@ class Job:
         self.silent: set[int] = set()  # processes whose dumps do not tell an end from a failure
         self._process_of: dict[Key, int] = {}
         self._group_of: dict[str, int] = {}
+        self.logs = [part for part in parts if part.format == LOG]
+        self.log_ranks = LogRanks(event for part in self.logs for event in part.events)
         self.reports = parts_of(parts, True)
         self.problems += [
             f"{part.file}: {said}; the rest of it was read"
@@ -129,6 +136,9 @@ class Job:
         dumps = parts_of(parts, False)
         self.doubts: list[str] = []
         kept = self._without_doubles(dumps if is_one_run else self._of_one_job(dumps))
+        self.has_dumps = bool(kept)
+        # Dumps have the calls of their ranks, and sizes in bytes; a log names one call of a rank.
+        kept = kept or calls_of_logs(self.logs, self.log_ranks)
         self._largest = _largest(kept)
         self.formats = sorted({part.format for part in [*kept, *self.reports]})
         self._note_versions(kept)
@@ -170,10 +180,11 @@ class Job:
         return list(best.values())
 
     def _of_one_job(self, parts: list[Part]) -> list[Part]:
-        worlds = Counter(part.world_size for part in parts if part.world_size)
+        # A group of one rank may be a subgroup that knows of no larger one.
+        worlds = Counter(part.world_size for part in parts if part.world_size > 1)
         if len(worlds) > 1:
             size = max(worlds, key=lambda one: (worlds[one], one))
-            others = [part for part in parts if part.world_size not in (0, size)]
+            others = [part for part in parts if part.world_size not in (0, 1, size)]
             for part in others:
                 self.problems.append(
                     f"{part.file}: it is of another job: its largest group has {part.world_size} "
@@ -322,8 +333,9 @@ class Job:
 
 
 def parts_of(parts: Iterable[Part], reports: bool) -> list[Part]:
-    """Reports, which have counts alone, or dumps, which have calls."""
-    return [part for part in parts if part.format.endswith("-ras") is reports]
+    """Reports, which have counts alone, or dumps, which have calls; logs are neither."""
+    return [part for part in parts
+            if part.format != LOG and part.format.endswith("-ras") is reports]  # fmt: skip
 
 
 def _give_back_memory() -> None:

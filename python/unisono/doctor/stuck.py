@@ -51,7 +51,8 @@ def how_stuck(waits: Waits) -> How:
     for process, mine in waits.open.items():
         for row, _ in mine:
             if waits.state(row) is State.failed:
-                return How(True, f"A call of {job.label(process)} has failed.")
+                said = "has failed" if job.has_dumps else "has timed out, as the watchdog says"
+                return How(True, f"A call of {job.label(process)} {said}.")
     copied = _copied(waits)
     ages: list[tuple[int, int]] = []
     for process, mine in waits.open.items():

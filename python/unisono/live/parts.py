@@ -74,11 +74,12 @@ def check_answer(contents: bytes, job: str, rank: int) -> tuple[dict[str, Any], 
 
 
 def hear(answers: Sequence[Answer]) -> list[Heard]:
-    """The jobs of these answers."""
-    return [
-        _hear_job(job, [one for one in answers if one.job == job])
-        for job in dict.fromkeys(one.job for one in answers)
-    ]
+    """The jobs of these answers; those of which every process has ended are over."""
+    by_job: dict[str, list[Answer]] = {}
+    for one in answers:
+        by_job.setdefault(one.job, []).append(one)
+    return [_hear_job(job, mine) for job, mine in by_job.items()
+            if not all(one.silence and one.kind == "dead" for one in mine)]  # fmt: skip
 
 
 def _hear_job(identifier: str, answers: Sequence[Answer]) -> Heard:

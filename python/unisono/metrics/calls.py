@@ -4,16 +4,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from unisono.doctor import diagnose
 from unisono.inspection import Inspection
-from unisono.live.parts import check_answer
+from unisono.live.parts import Heard, hear
 from unisono.live.sockets import PATIENCE_S, ask
-from unisono.records.parts import DumpError
 
 __all__ = ["Calls", "Finished", "Look", "Source", "of_communicators", "of_host"]
 
 # As many as a process tells.
 _ALL = 16_384
 _OVER = ("ended", "failed", "aborted")
+# A job is judged where a call has been under way for so long, has failed, or a rank says nothing.
+_JUDGED_NS = 2 * 10**9
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,12 @@ class Look:
     Attributes:
         records: Of version 2: `docs/reference/record.md`.
         silent: How many ranks gave none.
+        suspects: By job and rank in it, how sure the doctor is that the rank holds the job up.
     """
 
     records: Sequence[dict[str, Any]]
     silent: int = 0
+    suspects: dict[tuple[str, str], float] = field(default_factory=dict)
 
 
 Source = Callable[[], Look]
@@ -71,14 +75,38 @@ def of_host(job: str | None = None, patience_s: float = PATIENCE_S) -> Source:
     def look() -> Look:
         records: list[dict[str, Any]] = []
         silent = 0
-        for answer in ask(job, newest=_ALL, patience_s=patience_s):
-            try:
-                records += check_answer(answer.contents, answer.job, answer.rank)[0]["records"]
-            except DumpError:
-                silent += 1
-        return Look(records, silent)
+        suspects: dict[tuple[str, str], float] = {}
+        for heard in hear(ask(job, newest=_ALL, patience_s=patience_s)):
+            records += heard.records
+            silent += len(heard.silent)
+            if _may_hang(heard):
+                suspects |= _suspects(heard)
+        return Look(records, silent, suspects)
 
     return look
+
+
+def _may_hang(heard: Heard) -> bool:
+    """Whether a job may hang, so that it is worth the time of the doctor."""
+    if heard.silent:
+        return True
+    for record in heard.records:
+        late = record["clock"]["monotonic_ns"] - _JUDGED_NS
+        if record.get("failure") or any(
+            entry["state"] in ("scheduled", "started") and entry["scheduled_ns"] < late
+            for entry in [*record["collectives"], *record["messages"]]
+        ):
+            return True
+    return False
+
+
+def _suspects(heard: Heard) -> dict[tuple[str, str], float]:
+    found = diagnose(heard.job)
+    if not found.verdict.blames:
+        return {}
+    sure = [(label, one.confidence) for one in found.others for label in one.ranks]
+    sure += [(label, found.confidence) for label in found.ranks]
+    return {(heard.identifier, label.removeprefix("rank ")): one for label, one in sure}
 
 
 @dataclass

@@ -84,6 +84,10 @@ class Exporter:
         self._open = gauge("calls_under_way", "Calls that were made and are not over.")
         self._age = gauge("oldest_call_age_seconds", "How long the oldest call under way has been "
                           "so; 0 without one.")  # fmt: skip
+        self._suspect = client.Gauge(
+            "unisono_suspect", "How sure the doctor is that the rank holds its job up: 0 to 1.",
+            ("job", "rank"), registry=None,
+        )  # fmt: skip
         self._failed_looks = client.Counter("unisono_failed_looks", "Looks at the records that "
                                             "failed.", registry=None)  # fmt: skip
         self._silent = client.Gauge("unisono_silent_ranks", "Ranks on this host that gave no "
@@ -107,6 +111,9 @@ class Exporter:
             self._count_missed(look)
             self._look_at_open(look)
             self._silent.set(look.silent)
+            self._suspect.clear()
+            for of_job, confidence in look.suspects.items():
+                self._suspect.labels(*of_job).set(confidence)
             self._forget(look)
         if self._telemetry is not None:
             self._telemetry.emit(calls, look.records)
@@ -115,7 +122,7 @@ class Exporter:
         """The families, as a registry wants them."""
         with self._lock:
             for metric in (self._total, self._bytes, self._fallbacks, self._errors, self._missed,
-                           self._seconds, self._open, self._age, self._silent,
+                           self._seconds, self._open, self._age, self._silent, self._suspect,
                            self._failed_looks):  # fmt: skip
                 yield from metric.collect()
             yield from self._inspector.collect(self._core)
@@ -213,9 +220,11 @@ class Server:
             next_s = max(next_s + self._interval_s, time.monotonic())
 
     def close(self) -> None:
-        """Ends the endpoint and its threads."""
+        """Reads the source once more, and ends the endpoint and its threads."""
         self._end.set()
         self._reading.join()
+        with contextlib.suppress(Error):
+            self._exporter.update()
         self._server.shutdown()
         self._server.server_close()
         self._serving.join()

@@ -1,12 +1,13 @@
 """Dumps of PyTorch's Flight Recorder, by NCCL, nccl2 and Gloo: pickles and JSON.
 
-A dump does not say whose it is: its file's name ends in the rank, as PyTorch names it. NCCL's calls
+A dump does not say whose it is. Its rank is in all of its groups, and is one end of its messages;
+where several ranks can be that, its file's name has the rank, as PyTorch names it. NCCL's calls
 have states; Gloo's stay `scheduled` and become `retired`, and its groups list no ranks.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,13 +27,13 @@ from unisono.records.parts import (
     members_of,
     text,
 )
+from unisono.records.whose import rank_in_name
 
 __all__ = ["ELEMENT_BYTES", "is_flight_recorder", "read_flight_recorder"]
 
 Array = np.ndarray[Any, Any]
 _T = TypeVar("_T")
 FORMAT = "flight-recorder"
-_RANK = re.compile(r"(\d{1,7})(?:\.[A-Za-z]+)*$")
 _MESSAGE = re.compile(r"(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})$")
 # The element types have PyTorch's names here.
 ELEMENT_BYTES = {
@@ -51,6 +52,7 @@ _NUMBERS = {
 }  # fmt: skip
 _DAMAGE = (AttributeError, IndexError, KeyError, TypeError)
 _SHOWN_FRAMES = 3
+_MOST_NAME = 200
 _MOST_KINDS = int(np.iinfo(np.int16).max)
 # NCCL runs batched messages and collectives as one: after them stands an entry for all.
 _BATCH = "coalesced"
@@ -66,24 +68,19 @@ def read_flight_recorder(document: dict[str, Any], file: str) -> list[Part]:
     """The part of one process.
 
     Raises:
-        DumpError: The dump is wrong, or its file's name does not end in a rank.
+        DumpError: The dump is wrong, or neither it nor its file's name says its rank.
     """
-    rank = integer(document, "rank", "the dump", 0, MAX_RANKS)
-    if rank < 0:
-        found = _RANK.search(file)
-        if found is None:
-            raise DumpError("a Flight Recorder dump's name ends in its rank, as nccl_trace_rank_0")
-        rank = int(found[1])
     entries = document.get("entries", [])
     if not isinstance(entries, list):
         raise DumpError(f"'entries' is a {type(entries).__name__}; a list is needed")
     version = text(document, "version", "the dump", "")
     if not version.startswith("2."):
         raise DumpError(f"it is version '{version}' of Flight Recorder's dump; 2.x is known")
-    claims = _claims(document, rank)
     for i, entry in enumerate(entries):
         if not isinstance(entry, dict):
             raise DumpError(f"entry {i} is a {type(entry).__name__}; a dictionary is needed")
+    rank = _rank(document, entries, file)
+    claims = _claims(document, rank)
     rows = _Rows(claims, entries)
     hints = _stack(entries)
     world = max((claim.size for claim in rows.claims), default=0)
@@ -98,11 +95,36 @@ def read_flight_recorder(document: dict[str, Any], file: str) -> list[Part]:
     ]  # fmt: skip
 
 
-def _claims(document: dict[str, Any], rank: int) -> list[Claim]:
+def _rank(document: dict[str, Any], entries: list[dict[str, Any]], file: str) -> int:
+    """Whose dump it is, by what it holds before its name."""
+    rank = integer(document, "rank", "the dump", 0, MAX_RANKS)
+    if rank >= 0:
+        return rank
+    groups = {name: members for _, name, members, _ in _groups(document) if members}
+    possible = set.intersection(*(set(members) for members in groups.values())) if groups else set()
+    for entry in entries if len(possible) > 1 else ():
+        message = _MESSAGE.search(str(entry.get("profiling_name", ""))[:_MOST_NAME])
+        of = entry.get("process_group")
+        if message is None or not isinstance(of, list | tuple) or not of:
+            continue
+        members = groups.get(str(of[0])[:_MOST_NAME], ())
+        if int(message[2]) < len(members) and members[int(message[2])] in possible:
+            possible = {members[int(message[2])]}
+            break
+    named = rank_in_name(file)
+    if len(possible) == 1 and named not in possible:
+        return possible.pop()
+    if named < 0:
+        raise DumpError("neither its groups and messages nor its name say its rank; the name is to "
+                        "end in it, as nccl_trace_rank_0")  # fmt: skip
+    return named
+
+
+def _groups(document: dict[str, Any]) -> Iterator[tuple[str, str, tuple[int, ...], dict[str, Any]]]:
+    """Each group of the dump: where it is, its name, its ranks, and what the dump says of it."""
     config = document.get("pg_config", {})
     if not isinstance(config, dict):
         raise DumpError(f"'pg_config' is a {type(config).__name__}; a dictionary is needed")
-    claims = []
     for key, one in config.items():
         where = f"pg_config {str(key)[:40]}" if isinstance(key, str | int) else "pg_config"
         if not isinstance(one, dict):
@@ -112,6 +134,12 @@ def _claims(document: dict[str, Any], rank: int) -> list[Claim]:
             raise DumpError(f"{where}: 'ranks' is a {type(ranks).__name__}; a list is needed")
         members = _members(ranks, where) if isinstance(ranks, str) else members_of(ranks, where)
         name = text(one, "name", where, str(key) if isinstance(key, str | int) else "")
+        yield where, name, members, one
+
+
+def _claims(document: dict[str, Any], rank: int) -> list[Claim]:
+    claims = []
+    for where, name, members, one in _groups(document):
         if rank not in members:
             continue
         place = members.index(rank)

@@ -19,11 +19,12 @@ from unisono.records.parts import (
     integer,
     text,
 )
+from unisono.records.whose import rank_in_name
 
 __all__ = ["is_comm_dump", "read_comm_dump"]
 
 FORMAT = "ncclx"
-_NAMED = re.compile(r"(?:rank|_)[_-]?(\d{1,7})(?:\.[A-Za-z]+)*$")
+_NAMED = re.compile(r"_(\d{1,7})(?:\.[A-Za-z]+)*$")
 _SENDS = ("Send", "PutSignal")
 _BYTES = {"64": 8, "32": 4, "16": 2, "half": 2, "float": 4, "double": 8, "int": 4}
 
@@ -77,9 +78,11 @@ def read_comm_dump(document: dict[str, Any], file: str) -> list[Part]:
     if not claims:
         raise DumpError("it holds no communicator")
     world = max(claims, key=lambda claim: claim.size)
-    named = _NAMED.search(file)
-    rank = int(named[1]) if named else world.place
-    if named is None and sum(claim.size == world.size for claim in claims) > 1:
+    named = rank_in_name(file, needs_word=True)
+    if named < 0 and (found := _NAMED.search(file)):
+        named = int(found[1])
+    rank = named if named >= 0 else world.place
+    if named < 0 and sum(claim.size == world.size for claim in claims) > 1:
         raise DumpError(
             "which rank it is of is unclear: no communicator is the largest, and its name does not "
             "end in a rank, as in commdump_rank_3.json"

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from unisono.records.logs.events import Event
+
 __all__ = [
     "COLUMNS", "ENDED", "SILENCES", "Claim", "Columns", "DumpError", "Hint", "Key", "Part", "State",
-    "integer", "integers", "members_of", "text", "texts",
+    "StrayError", "integer", "integers", "members_of", "text", "texts",
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
@@ -29,6 +31,10 @@ Key = tuple[str, int]
 
 class DumpError(ValueError):
     """What is wrong with a dump, without its file's name."""
+
+
+class StrayError(DumpError):
+    """The file is no dump and no log."""
 
 
 class State(IntEnum):
@@ -168,6 +174,7 @@ class Part:
             format has none.
         odd: What of the file could not be used, though the rest was: a sentence each.
         host: Where the process ran; empty if the dump does not say.
+        events: Of a log, what its lines say.
     """
 
     file: str
@@ -194,6 +201,7 @@ class Part:
     ids: tuple[str, ...] = ()
     host: str = ""
     odd: list[str] = field(default_factory=list)
+    events: tuple[Event, ...] = ()
 
     # Pickled, columns are as short as they can be: a job of 8,192 ranks has a gigabyte of them.
     def __getstate__(self) -> dict[str, Any]:

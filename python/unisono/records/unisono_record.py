@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from unisono.errors import MisuseError
-from unisono.files import read_bounded
+from unisono.files import files_below, read_bounded
+from unisono.records.compressed import decompressed
 from unisono.records.entries import DIRECTIONS, calls_of
 from unisono.records.packed import packed_entries, unpack
 from unisono.records.parts import (
@@ -149,13 +150,10 @@ def read_records(paths: Iterable[Path]) -> list[dict[str, Any]]:
     Raises:
         MisuseError: None is a record.
     """
-    files = [
-        file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])
-    ]
     found = []
-    for file in files:
+    for file in files_below(paths):
         try:
-            document = json.loads(read_bounded(file, MAX_FILE_BYTES))
+            document = json.loads(decompressed(read_bounded(file, MAX_FILE_BYTES)))
             if is_record(document):
                 read_record(document, str(file))
                 # Without the ranks of the job, entries of several groups belong to no one process.

@@ -1,12 +1,15 @@
 """The doctor's page: the verdict, who waits for whom, and the time line around a hang."""
 
 from unisono.doctor import Diagnosis
-from unisono.doctor.diagnosis import Bar
+from unisono.doctor.diagnosis import Bar, GroupLine
+from unisono.doctor.job import ranks_text
 from unisono.draw.svg import Svg
-from unisono.report.parts import Column, Table, number, text
+from unisono.report.parts import Cell, Column, Table, empty, number, text
 from unisono.report.simulation import render_page
 
 _LEFT, _WIDTH, _ROW, _TOP = 150, 900, 22, 46
+# To the right of the calls, in words, where each rank is.
+_NOTE_WIDTH, _MOST_NOTE = 360, 60
 _COLOURS = ("#2a78d6", "#1baf7a", "#8b62c9", "#c98a14", "#4b93a8", "#a35c7a")
 _STUCK = "#d64545"
 
@@ -19,7 +22,7 @@ def render_hang(found: Diagnosis) -> str:
     """
     title = found.verdict.capitalize()
     confidence = f" Confidence {found.confidence:.2f}." if found.confidence else ""
-    plots = [_draw(found.timeline)] if found.timeline else []
+    plots = [_draw(found.timeline, _notes(found))] if found.timeline else []
     return render_page(title, found.paragraph + confidence, plots, _tables(found))
 
 
@@ -38,31 +41,70 @@ def _tables(found: Diagnosis) -> dict[str, Table]:
             tables[name] = Table((Column(name, is_text=True),), [[text(one)] for one in lines])
     columns = (
         Column("group", is_text=True), Column("ranks"), Column("dumps"), Column("all ended"),
-        Column("furthest"), Column("behind", is_text=True),
+        Column("furthest"), Column("why it stands out", is_text=True),
     )  # fmt: skip
+    groups = sorted(found.groups, key=lambda one: (not one.behind, not _why(one)))
     tables["Groups"] = Table(
         columns,
         [
-            [text(one.name), *(number(value, "d") for value in (
-                one.ranks, one.dumps, one.last_ended, one.furthest)), text(", ".join(one.behind))]
-            for one in found.groups
+            [text(one.name), number(one.ranks, "d"), number(one.dumps, "d"),
+             _number(one.last_ended), _number(one.furthest), text(_why(one))]
+            for one in groups
         ],
     )  # fmt: skip
     return tables
 
 
-def _draw(bars: list[Bar]) -> str:
+def _number(call: int) -> Cell:
+    return number(call, "d") if call >= 0 else empty("no call of the group is known")
+
+
+def _why(group: GroupLine) -> str:
+    """Why a group stands out; empty where it does not."""
+    said = []
+    if group.behind:
+        said.append(f"{ranks_text(group.behind)} made fewer calls than others")
+    if group.furthest > group.last_ended:
+        said.append(f"not all ranks have ended call {group.last_ended + 1}")
+    if (lost := group.ranks - group.dumps) > 0:
+        said.append(f"{lost} of its ranks left no dump")
+    return "; ".join(said)
+
+
+def _notes(found: Diagnosis) -> dict[str, str]:
+    """By the rank, what it does about the stuck call; first, that it is to blame."""
+    notes: dict[str, str] = {}
+    if (call := found.call) is not None:
+        what = f"call {call.number}" if call.number >= 0 else "the message"
+        for ranks, said in (
+            (call.joined, f"is in {what}"), (call.ended, f"has ended {what}"),
+            (call.absent, f"has not made {what}"), (call.unknown, "left no dump"),
+        ):  # fmt: skip
+            notes |= dict.fromkeys(ranks, said)
+    for rank in found.ranks:
+        said = f": {notes[rank]}" if rank in notes else ""
+        notes[rank] = f"{found.verdict.capitalize()}{said}"
+    return notes
+
+
+def _draw(bars: list[Bar], notes: dict[str, str]) -> str:
     """A row for each rank, with its calls in their order."""
     ranks = list(dict.fromkeys(bar.rank for bar in bars))
     groups = list(dict.fromkeys(bar.group for bar in bars))
     # Clocks need not agree: each rank's calls are placed by their order.
     most = max(sum(bar.rank == rank for bar in bars) for rank in ranks)
     step = (_WIDTH - _LEFT) / most
-    picture = Svg(_WIDTH + 20, _TOP + _ROW * len(ranks) + 20 * (len(groups) + 1), "Calls of ranks")
-    picture.label(10, 20, "The last calls of each rank, in its own order", class_="title")
+    height = _TOP + _ROW * len(ranks) + 20 * (len(groups) + 1)
+    picture = Svg(_WIDTH + _NOTE_WIDTH, height, "Calls of ranks")
+    picture.label(
+        10, 20, "The last calls of each rank, in its own order; the stuck one has a red border",
+        class_="title",
+    )  # fmt: skip
     for row, rank in enumerate(ranks):
         y = _TOP + row * _ROW
         picture.label(_LEFT - 8, y + 14, rank, "end")
+        if note := notes.get(rank):
+            picture.label(_WIDTH + 6, y + 14, note[:_MOST_NOTE])
         mine = [bar for bar in bars if bar.rank == rank]
         for place, bar in enumerate(mine):
             _draw_bar(picture, bar, _LEFT + place * step, y, step, groups.index(bar.group))

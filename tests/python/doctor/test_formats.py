@@ -66,15 +66,112 @@ def test_members_and_messages_are_as_pytorch_writes_them() -> None:
         flight_recorder([record, {**record, "rank": 1}])
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
-def test_pytorchs_own_tool_reads_them(tmp_path: Path) -> None:
-    write_flight_recorder(records_of(tmp_path / "records", 5, "outside"), tmp_path / "dumps")
+def pipeline(ranks: int, missing: tuple[int, str] | None = None) -> list[dict[str, Any]]:
+    """Records of a job whose neighbours send to each other, both ways, between all-reduces.
+
+    The rank that is named makes no last message in a direction, so that its neighbours' do not end
+    and no rank goes on; or no last `all_reduce`.
+    """
+    other_way = {"send": "receive", "receive": "send"}
+    records = []
+    for rank in range(ranks):
+        peers = [one for one in (rank - 1, rank + 1) if 0 <= one < ranks]
+        collectives, messages = [], []
+        for step in range(4):
+            is_last = step == 3
+            # The lower of two neighbours sends first, the other receives first.
+            for peer in peers:
+                for way in ("send", "receive") if rank < peer else ("receive", "send"):
+                    if is_last and missing == (rank, way):
+                        continue
+                    at = 100 * step + 10 * len(messages) + 1
+                    waits = is_last and missing == (peer, other_way[way])
+                    messages.append({
+                        "bytes": 256, "state": "failed" if waits else "ended", "sequence": step,
+                        "direction": way, "peer": peer, "messages": 1, "message_tag": 0,
+                        "path": "host", "scheduled_ns": at, "started_ns": at + 1,
+                        "ended_ns": at + 2,
+                    })  # fmt: skip
+            if is_last and missing and (missing[1] != "all_reduce" or missing[0] == rank):
+                continue
+            at = 1000 * (step + 1)
+            collectives.append({
+                "bytes": 256, "state": "failed" if is_last and missing else "ended",
+                "sequence": step, "collective": "all_reduce", "type": "float32",
+                "operation": "sum", "root": 0, "path": "host", "scheduled_ns": at,
+                "started_ns": at + 1, "ended_ns": at + 2,
+            })  # fmt: skip
+        records.append({
+            "format": "unisono-record", "version": 2, "communicator": "7", "group": "world",
+            "epoch": 0, "rank": rank, "ranks": ranks, "world_rank": rank,
+            "world_ranks": list(range(ranks)), "watched": True,
+            "clock": {"monotonic_ns": 9000, "wall_ns": 10**18}, "collectives": collectives,
+            "messages": messages})  # fmt: skip
+    return records
+
+
+def judged_by_pytorch(folder: Path) -> list[str]:
+    """The faults that PyTorch's own tool names: what is wrong, the group, and the ranks."""
     run = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace",
-         str(tmp_path / "dumps"), "--prefix", "nccl_trace_rank_", "--allow-incomplete-ranks"],
+        [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", str(folder),
+         "--prefix", "nccl_trace_rank_", "--allow-incomplete-ranks"],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
+    lines = (run.stdout + run.stderr).splitlines()
+    return [line for line in lines if any(word in line for word in (
+        "Not all ranks", "has errors", "mismatch in", "cannot decide", "Too many", "MISMATCH",
+        "missing ranks:", "group info:"))]  # fmt: skip
+
+
+needs_pytorch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="needs PyTorch"
+)
+
+
+@needs_pytorch
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_pytorchs_own_tool_finds_no_fault_in_messages_both_ways(tmp_path: Path, ranks: int) -> None:
+    write_flight_recorder(pipeline(ranks), tmp_path)
+    assert judged_by_pytorch(tmp_path) == []
+
+
+@needs_pytorch
+@pytest.mark.parametrize(
+    ("rank", "what", "group"),
+    [(1, "receive", "world 0->1"), (1, "send", "world 1->0"), (0, "all_reduce", "world")],
+)
+def test_pytorchs_own_tool_names_the_rank_that_is_missing(
+    tmp_path: Path, rank: int, what: str, group: str
+) -> None:
+    write_flight_recorder(pipeline(2, (rank, what)), tmp_path)
+    found = judged_by_pytorch(tmp_path)
+    assert [line.partition("group info: ")[2] for line in found if "group info" in line] == [
+        f"{group}:{group}"]  # fmt: skip
+    assert [line.partition("missing ranks: ")[2] for line in found if "missing ranks" in line] == [
+        f"{{{rank}}}"]  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_messages_of_each_sender_receiver_and_tag_are_a_group_of_two(ranks: int) -> None:
+    """Both ends give a message the same number."""
+    ends: dict[tuple[str, int], set[str]] = {}
+    for record in pipeline(ranks):
+        dump = flight_recorder([record])
+        for entry in dump["entries"]:
+            if entry["is_p2p"]:
+                group, number = entry["process_group"][0], entry["collective_seq_id"]
+                assert len(json.loads(dump["pg_config"][group]["ranks"])) == 2
+                ends.setdefault((group, number), set()).add(entry["profiling_name"].split()[0])
+    assert len(ends) == 4 * 2 * (ranks - 1)
+    assert all(one == {"nccl:send", "nccl:recv"} for one in ends.values())
+
+
+@pytest.mark.parametrize("what", ["receive", "all_reduce"])
+def test_the_doctor_reads_messages_of_both_ways_back(tmp_path: Path, what: str) -> None:
+    write_flight_recorder(pipeline(3, (1, what)), tmp_path)
+    found = diagnose(read_files([tmp_path]))
+    assert found.ranks == ["rank 1"], found.paragraph
 
 
 def moved(record: dict[str, Any], ns: int, node: str) -> dict[str, Any]:

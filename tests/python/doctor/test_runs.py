@@ -210,3 +210,20 @@ def test_records_of_two_runs_are_told_apart_by_their_communicators(tmp_path: Pat
         assert (found.verdict, found.ranks) == (alone.verdict, alone.ranks)
         assert len(found.problems) == len(mixed) - len(now)
         assert all("another run of the job" in one for one in found.problems)
+
+
+def test_subgroups_of_one_rank_are_no_jobs(tmp_path: Path) -> None:
+    """A subgroup of PyTorch calls itself the world, too, and there may be many of them."""
+    job = simulate(1, "skip", flat=True)
+    for path in write(job, tmp_path, "unisono"):
+        record = json.loads(path.read_text())
+        own = record["world_ranks"][record["rank"]]
+        for number in range(2):
+            alone = record | {
+                "communicator": f"{own}{number}", "rank": 0, "ranks": 1, "world_ranks": [own],
+                "collectives": [], "messages": [],
+            }  # fmt: skip
+            (tmp_path / f"alone-{own}-{number}.json").write_text(json.dumps(alone))
+    found = diagnose(read_files([tmp_path]))
+    assert (found.verdict, found.ranks) == ("never joined", [f"rank {job.victim}"])
+    assert found.problems == []

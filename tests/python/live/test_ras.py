@@ -195,3 +195,16 @@ def test_no_answer_is_trusted(data: st.DataObject) -> None:
             pass
         else:
             view(one)
+
+
+def test_a_job_of_which_every_process_has_ended_leaves_the_list(tmp_path: Path) -> None:
+    with running(tmp_path, 2) as job:
+        assert [one.identifier for one in Overview(ask(job.job)).jobs] == [job.job]
+        job.end()
+        # Their sockets are still there.
+        answers = ask(job.job)
+        assert [one.kind for one in answers] == ["dead", "dead"]
+        assert Overview(answers).jobs == []
+        # One that may live keeps the job there, with those that have died.
+        unheard = Answer(job.job, 2, silence="has not answered within 1 s")
+        assert [one.answered for one in Overview([*answers, unheard]).jobs] == [0]

@@ -56,7 +56,8 @@ def test_every_query_of_the_dashboard_finds_something(tmp_path: Path) -> None:
         calls = int(10 * (time.monotonic() - begun)) + 2
         failure = {"kind": "timeout", "rank": 1, "time_ns": 1, "message": "late"}
         return Look([record([collective(i) for i in range(calls)] + [
-            collective(calls, state="started")], [message(0)], failure=failure)])  # fmt: skip
+            collective(calls, state="started")], [message(0)], failure=failure)],
+            suspects={("5", "1"): 0.9})  # fmt: skip
 
     server = serve(growing, port=0, interval_s=0.2)
     port = free_port()

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
+import threading
+import time
 import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from python.live.ranks import running
+from python.live.ranks import LIMIT_S, running, stop
 from python.metrics.records import WALL_NS, collective, message, record
 from unisono.errors import MachineError, MisuseError
 from unisono.metrics import Calls, Exporter, Telemetry, endpoint, of_communicators, of_host, serve
@@ -246,6 +254,32 @@ def test_ranks_of_other_processes(tmp_path: Path) -> None:
         assert len(Calls().new(look.records)) > 16
 
 
+def test_the_rank_that_holds_a_job_up_is_the_suspect(tmp_path: Path) -> None:
+    """Those that wait for it are none, and there is none once it goes on."""
+    with running(tmp_path, 3) as job:
+        fed = of_host(job.job, patience_s=2)
+        exporter = Exporter(fed)
+        exporter.update()
+        assert suspects(exporter) == {}
+        stop(job.processes[1])
+        until = time.monotonic() + LIMIT_S
+        while not (found := suspects(exporter)):
+            assert time.monotonic() < until, "the doctor suspects no rank"
+            exporter.update()
+        assert found.keys() == {(job.job, "1")}
+        assert 0 < found[job.job, "1"] <= 1
+        os.kill(job.processes[1], signal.SIGCONT)
+        while suspects(exporter):
+            assert time.monotonic() < until, "the doctor suspects a rank of a job that goes on"
+            exporter.update()
+
+
+def suspects(exporter: Exporter) -> dict[tuple[str, str], float]:
+    return {(dict(labels)["job"], dict(labels)["rank"]): value
+            for (name, labels), value in values(exporter).items()
+            if name == "unisono_suspect"}  # fmt: skip
+
+
 def test_an_interval_must_be_one() -> None:
     with pytest.raises(MisuseError, match="interval_s is 0"):
         serve(Fed(), port=0, interval_s=0)
@@ -283,3 +317,51 @@ def test_calls_as_spans_and_failures_as_logs() -> None:
     assert told.log_record.body == "rank 1 has ended"
     assert told.log_record.timestamp == WALL_NS + 3 * 10**9
     assert json.loads(json.dumps(dict(told.log_record.attributes)))["unisono.failure.rank"] == 1
+
+
+@pytest.mark.slow
+def test_sigterm_sends_the_spans_that_wait(tmp_path: Path) -> None:
+    """They are sent in batches, of which the first one is not due yet."""
+    service = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    names: list[str] = []
+
+    class Collector(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            sent = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers.get("Content-Encoding") == "gzip":
+                sent = gzip.decompress(sent)
+            if self.path.endswith("/traces"):
+                request = service.ExportTraceServiceRequest.FromString(sent)
+                names.extend(span.name for of in request.resource_spans
+                             for scope in of.scope_spans for span in scope.spans)  # fmt: skip
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Collector) as server, running(tmp_path, 2) as job:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        command = [
+            sys.executable,
+            "-m",
+            "unisono",
+            "metrics",
+            "--port",
+            "0",
+            "--job",
+            job.job,
+            "--interval",
+            "3600",
+            "--otlp",
+            f"http://127.0.0.1:{server.server_port}",
+        ]
+        environment = {**os.environ, "OTEL_BSP_SCHEDULE_DELAY": "3600000"}
+        with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as serving:
+            assert b"/metrics" in serving.stderr.readline()
+            serving.send_signal(signal.SIGTERM)
+            assert serving.wait(LIMIT_S) == 128 + signal.SIGTERM
+        server.shutdown()
+    # Each of the two ranks has made eight of each when the job has started.
+    assert min(names.count("all_reduce"), names.count("all_gather")) >= 16

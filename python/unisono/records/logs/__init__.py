@@ -1,0 +1,1 @@
+"""Readers of logs: each turns lines of one program's output into events; `read` joins them."""
