@@ -71,7 +71,8 @@ def calls(
     yield "reduce_scatter", lambda: comm.reduce_scatter(blocks[RANK]), summed
     swapped = torch.cat([block[here] for block in blocks])
     yield "all_to_all", lambda: comm.all_to_all(blocks[RANK]), swapped
-    yield "send and recv", lambda: exchange(comm, mine, torch.empty_like(mine)), parts[(RANK - 1) % RANKS]
+    before = parts[(RANK - 1) % RANKS]
+    yield "send and recv", lambda: exchange(comm, mine, torch.empty_like(mine)), before
     for root in (0, RANKS - 1):
         is_root = root == RANK
         yield "broadcast", lambda root=root: comm.broadcast(mine.clone(), root), parts[root]
@@ -193,8 +194,10 @@ class Turn:
 def measure(comms: dict[str, unisono.Communicator], *, is_graph: bool) -> Iterator[str]:
     """A line for each call and size, when it is measured."""
     ways = [name for name in comms if not is_graph or name != "staged"]
-    yield f"{'call':14} {'bytes':>10}" + "".join(f" {name:>10}" for name in (*ways, "nccl")) + (
-        "".join(f" {'nccl/' + name:>11}" for name in ways)
+    yield (
+        f"{'call':14} {'bytes':>10}"
+        + "".join(f" {name:>10}" for name in (*ways, "nccl"))
+        + ("".join(f" {'nccl/' + name:>11}" for name in ways))
     )
     control = next(iter(comms.values()))
     every: dict[str, list[float]] = {name: [] for name in ways}
@@ -212,8 +215,10 @@ def measure(comms: dict[str, unisono.Communicator], *, is_graph: bool) -> Iterat
             found = {way: turn.microseconds() for way, turn in turns.items()}
             for way in ways:
                 every[way].append(found["nccl"] / found[way])
-            yield f"{name:14} {size:10}" + "".join(f" {us:10.1f}" for us in found.values()) + (
-                "".join(f" {found['nccl'] / found[way]:11.2f}" for way in ways)
+            yield (
+                f"{name:14} {size:10}"
+                + "".join(f" {us:10.1f}" for us in found.values())
+                + ("".join(f" {found['nccl'] / found[way]:11.2f}" for way in ways))
             )
     for way, ratios in every.items():
         mean = statistics.geometric_mean(ratios)
