@@ -2,12 +2,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "base/str.h"
 #include "engine/gpu/messages.h"
+#include "gpu/device_copies.h"
 #include "gpu/hosts.h"
 #include "gpu/sums_in_graphs.h"
 #include "support/ranks.h"
@@ -32,7 +36,7 @@ class Exchange {
  public:
   Exchange(Communicator& communicator, const TestStream& stream, std::uint64_t seed)
       : communicator_(communicator), stream_(stream), seed_(seed) {
-    const auto device = stream.shared_device();
+    const auto& device = stream.shared_device();
     for (int peer = 0; peer < communicator.size(); ++peer)
       for (int message = 0; message < messages; ++message) {
         const std::size_t bytes = std::max(bytes_of(communicator.rank(), peer, message),
@@ -149,15 +153,15 @@ TEST_P(GpuRingMessages, KernelsCarryGroups) {
         const TestStream stream = stream_of(communicator);
         for (int round = 0; round < 6; ++round) {
           Exchange exchange(communicator, stream, seed + static_cast<std::uint64_t>(round));
-          if (const std::string text = text_of(exchange.fill(round)); !text.empty()) return text;
-          if (const std::string text = text_of(exchange.call()); !text.empty()) return text;
-          if (const std::string wrong = exchange.wrong(round); !wrong.empty()) return wrong;
+          if (std::string text = text_of(exchange.fill(round)); !text.empty()) return text;
+          if (std::string text = text_of(exchange.call()); !text.empty()) return text;
+          if (std::string wrong = exchange.wrong(round); !wrong.empty()) return wrong;
           if (!has_ring_of_messages(communicator)) return "no ring link of messages";
           const Problem problem{
               Collective::all_reduce, communicator.size(), 0, 40, ReduceOperation::sum, {}};
-          const std::string wrong =
+          std::string sums =
               run_checked(communicator, {problem, DataType::int32, false, {}, seed, on(stream)});
-          if (!wrong.empty()) return wrong;
+          if (!sums.empty()) return sums;
         }
         return {};
       },
@@ -180,9 +184,9 @@ TEST_P(GpuRingMessages, GraphsReplayOnNewData) {
         graph.end();
         if (!captured.ok()) return text_of(captured);
         for (int round = 0; round < 5; ++round) {
-          if (const std::string text = text_of(exchange.fill(round)); !text.empty()) return text;
+          if (std::string text = text_of(exchange.fill(round)); !text.empty()) return text;
           graph.launch();
-          if (const std::string wrong = exchange.wrong(round); !wrong.empty()) return wrong;
+          if (std::string wrong = exchange.wrong(round); !wrong.empty()) return wrong;
         }
         return text_of(communicator.failure());
       },
