@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast")
 # Few sizes run, each for a short time, as tools/gpu_gate has them.
@@ -78,10 +79,11 @@ def _verify(folder: str, arguments: Sequence[str]) -> Times:
 
 def _device(folder: str, arguments: Sequence[str]) -> Times:
     named = arguments and not arguments[0].startswith("-")
-    with tempfile.NamedTemporaryFile("r", suffix=".json") as file:
-        options = [*([] if named else COLLECTIVES), *arguments, "--json", file.name]
+    with tempfile.TemporaryDirectory() as place:
+        written = Path(place) / "rows.json"  # the command replaces the file that it writes
+        options = [*([] if named else COLLECTIVES), *arguments, "--json", str(written)]
         _unisono(folder, ["bench", *ON_DEVICES, *options])
-        rows = json.load(file)["rows"]
+        rows = json.loads(written.read_text())["rows"]
     return {
         f"{row['collective']} {row['bytes']}, {row['mode']}{', in place' * row['in_place']}":
             row["time_us"]

@@ -106,7 +106,7 @@ def test_all_to_alls_of_nccl_can_be_held(tmp_path: Path) -> None:
     path = ROOT / "studies" / "simulator" / "public_nccl" / "8xb200_vultr.json"
     assert not [r for r in read_measurements(path, "nccl") if r.collective == "all_to_all"]
     out = tmp_path / "a.json"
-    check_nccl("hgx_b200", [path], "all_to_all", out)
+    check_nccl("hgx_b200", [path], "all_to_all", None, out)
     points = json.loads(out.read_text())["points"]
     off = sorted(abs(point["error"]) for point in points)
     assert len(points) == 24
