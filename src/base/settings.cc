@@ -83,8 +83,10 @@ constexpr std::array rows{
     SettingRow{
         Setting::gpu_slots, "UNISONO_GPU_SLOTS", integer, "4",
         "Slots in each connection between GPUs, for every protocol; a power of two, at least 2."},
-    SettingRow{Setting::gpu_slot_bytes, "UNISONO_GPU_SLOT_BYTES", size_bytes, "256KiB",
-               "Bytes in a slot of a connection between GPUs; a multiple of 128."},
+    SettingRow{
+        Setting::gpu_slot_bytes, "UNISONO_GPU_SLOT_BYTES", size_bytes, "256KiB",
+        "Bytes in a slot of a connection between GPUs; a multiple of 128. Where ring links are "
+        "used, the default is 512KiB."},
     SettingRow{Setting::gpu_peer_access, "UNISONO_GPU_PEER_ACCESS", boolean, "1",
                "0 treats GPUs as unable to access each other's memory, so calls are staged through "
                "host memory."},

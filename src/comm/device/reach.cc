@@ -174,7 +174,9 @@ Status DeviceConnections::settle(ControlGroup& group, const topo::Placement& pla
   UNISONO_ASSIGN(const RingUse ring_use, ring_use_from(job_->settings()));
   if (ring_use == RingUse::always ||
       (ring_use == RingUse::where_measured && placement.max_ranks_on_a_node() == 1)) {
-    engine_->use_rings();
+    engine_->use_rings(job_->settings().is_set(Setting::gpu_slot_bytes)
+                           ? engine_->options().slot_bytes
+                           : transport::ring::usual_slot_bytes);
     const engine::gpu::Options& options = engine_->options();
     rings_ = std::make_unique<RingLinks>(
         job_, engine_->shared_device(), identity_.rank, world_ranks_,

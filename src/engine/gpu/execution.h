@@ -87,7 +87,8 @@ class Engine {
     options_.ll128_messages_bytes = 0;
   }
   // Agreed on before the first call: some ranks are reached by ring links. No message is zero-copy.
-  void use_rings() {
+  void use_rings(std::size_t slot_bytes) {
+    options_.slot_bytes = slot_bytes;
     options_.slot_room = transport::ring::header_room;
     options_.zero_copy_min_bytes = Options::no_zero_copy;
   }
