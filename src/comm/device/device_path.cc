@@ -137,9 +137,7 @@ Result<Plans*> DevicePath::plans_for(Collective collective, CallOptions& options
   settle(options);
   if (connections_->is_staged() && !connections_->is_mixed() && !connections_->has_rings())
     options.max_sms = 0;  // it takes none
-  // With so many ranks that the device does not run a thread block for each at once.
-  if (connections_->has_rings() && collective != Collective::custom &&
-      !plans_->serves(collective)) {
+  if (exceeds_device(collective)) {
     options.max_sms = 0;
     return no_sms_plans_.get();
   }
@@ -153,13 +151,19 @@ Result<Plans*> DevicePath::plans_for(Collective collective, CallOptions& options
   return no_sms_plans_ ? no_sms_plans_.get() : plans_.get();
 }
 
+bool DevicePath::exceeds_device(Collective collective) const {
+  return connections_->has_rings() && collective != Collective::custom &&
+         !plans_->serves(collective);
+}
+
 bool DevicePath::is_staged(const CallOptions& options) const {
   if (!connections_->has_rings()) return connections_->is_staged();
   return options.policy.value_or(*job_->call_defaults().policy) == Policy::zero_sm;
 }
 
 Status DevicePath::check(const CallView& call) const {
-  UNISONO_TRY(connections_->check_stream(*call.options.stream, is_staged(call.options)));
+  UNISONO_TRY(connections_->check_stream(
+      *call.options.stream, is_staged(call.options) || exceeds_device(call.collective)));
   UNISONO_TRY(connections_->check_buffer("input", call.input, rank_));
   if (call.output == call.input) return {};
   return connections_->check_buffer("output", call.output, rank_);

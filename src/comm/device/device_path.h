@@ -54,6 +54,9 @@ class DevicePath final : public CallPath {
   std::unique_ptr<Plans> plans_of_copy_engines();
   // Fills in what the communicator's say; with no more SMs than ranks that share a device have.
   void settle(CallOptions& options) const;
+  // Whether calls are staged although there are ring links: with so many ranks the device does not
+  // run a thread block for each at once, or a launch has no room for their counts.
+  bool exceeds_device(Collective collective) const;
   // Whether a collective with these options goes through host memory.
   bool is_staged(const CallOptions& options) const;
 

@@ -3,6 +3,7 @@
 
 #include "base/str.h"
 #include "comm/select/engine_model.h"
+#include "device/program.h"
 
 namespace unisono::comm {
 namespace {
@@ -23,6 +24,10 @@ class RingModel final : public EngineModel {
 
   std::string_view name() const override { return device_->name(); }
   bool runs(const algorithm::Entry& entry, const algorithm::Request& request) const override {
+    // A launch has room for the counts of so many.
+    if (request.collective == Collective::all_to_all_v &&
+        request.placement.ranks() > device::max_uneven_ranks)
+      return false;
     return device_->runs(entry, in_simple(request));
   }
   trace::ChosenPath path(const PlanToRun& plan) const override {
