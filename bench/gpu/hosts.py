@@ -8,8 +8,7 @@ the same links by its own settings (no peer-to-peer, no shared memory, other hos
 its socket transport. Every collective and messages are compared with what they must give, for eight
 types, two counts and two roots; each is called twice. The table has microseconds of each call, all
 ways in turn, medians over rounds of the slower rank. A size is the bytes of the larger of a call's
-input and output. With --graphs, calls are replayed; staged calls and messages cannot be
-captured.
+input and output. With --graphs, collectives are replayed; staged calls cannot be captured.
 """
 
 import argparse

@@ -72,7 +72,7 @@ _WORDS = {
 }
 # Kinds of NumPy types that its exporters share: bool, integers, floats, complex numbers.
 _OWN = "biufc"
-# What moves elements whose type the core does not have.
+# Elements whose type the core does not have move as bytes.
 _MOVED = "uint8"
 
 

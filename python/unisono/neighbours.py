@@ -203,8 +203,8 @@ class Grid(Neighbourhood[AnyCommunicator]):
             for distance in (-1, 1)
         ]
         super().__init__(comm, neighbours, neighbours)
-        # What a rank sends forwards arrives from behind. Where both neighbours are one rank, its
-        # first message, sent backwards, is therefore received from the neighbour after it.
+        # A message that a rank sends forwards arrives from behind. Where both neighbours are one
+        # rank, its first message, sent backwards, is therefore received from the one after it.
         self._order = [index ^ 1 for index in range(len(neighbours))]
 
     def coordinates_of(self, rank: int) -> tuple[int, ...]:

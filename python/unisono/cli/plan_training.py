@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from unisono.simulate.nccl import MachineFile
     from unisono.simulate.plan_training import Job, Plan, Search
 
-# What a generation of GPUs is taken for where --gpu does not say it.
+# Without --gpu, a generation of GPUs is taken for this one.
 _GPUS = {"ampere": "a100", "hopper": "h100"}
 _KINDS = ("tensor", "pipeline", "virtual", "context", "expert", "shard", "replicate")
 # Sequences of a step for each GPU where --sequences does not say it.

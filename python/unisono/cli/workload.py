@@ -15,9 +15,9 @@ from unisono.errors import MisuseError
 from unisono.report.workloads import report_of_workload
 
 _SHOWN_TASKS = 40
-# What the event simulator has alone.
+# The event simulator alone has these.
 _ONLY_EVENTS = ("noise", "explain", "timeline")
-# What a GOAL file is simulated with as LogGOPSim would.
+# A GOAL file is simulated with these, as by LogGOPSim.
 _PLAIN = {"model": "loggops", "noise": 0.0, "explain": False, "timeline": ""}
 
 

@@ -151,7 +151,7 @@ class _Logs:
         """A rank whose program ended by an exception that no other rank's failure explains."""
         firsts = {self._ranks.rank(event) for event in self._first_ended()}
         by_rank: dict[int, Event] = {}
-        # Of exceptions of no known rank, one that no other explains is the first rank's.
+        # Where no rank is known, an exception that no other explains is the first rank's.
         for event in sorted(self._of[What.raised], key=lambda one: (
             self._ranks.rank(one) < 0, self._ranks.rank(one) < 0 and one.reason != "own")
         ):  # fmt: skip
@@ -339,7 +339,7 @@ class _Logs:
         )  # fmt: skip
 
 
-# What Unisono's reasons mean.
+# Unisono's reasons mean these verdicts.
 _VERDICTS = {
     "gone": Verdict.died, "left": Verdict.never_joined, "no answer": Verdict.stuck_outside,
     "not in call": Verdict.stuck_outside, "mismatch": Verdict.other_call, "link": Verdict.network,

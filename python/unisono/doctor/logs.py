@@ -7,7 +7,7 @@ from unisono.records.logs.events import What
 
 __all__ = ["with_logs"]
 
-# What dumps show is named before what logs say, from this confidence on.
+# From this confidence on, a verdict of dumps is named before one of logs.
 _SURE = 0.8
 _SHOWN = 6
 

@@ -29,7 +29,7 @@ _CUDA = re.compile(r"Cuda failure (?:\d+ )?'([^']{1,120})'")
 # Others, such as a change of the GID table, are no errors.
 _ASYNC = re.compile(r"Got async (?:fatal )?event ?: ([\w ]{0,40}error)")
 _VERBS = re.compile(r"Call to (ibv_\w{1,40}) failed(?: with error (.{1,60}))?")
-# What CUDA says while a process ends for another reason.
+# CUDA says these while a process ends for another reason.
 _WHILE_ENDING = ("driver shutting down", "context is destroyed")
 
 

@@ -19,7 +19,7 @@ _BEGIN = "Traceback (most recent call last):"
 _EXCEPTION = re.compile(r"(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,60}(?:: |:?$)")
 _CALLS = re.compile(r"rank (\d{1,7}) calls (\w{1,40})(?: of (\d{1,19}) (\w{1,40}))?([^;]{0,200})")
 _AS_CALL = re.compile(r", as call (\d{1,19})")
-# What a failure of another rank, of the network or of the launcher raises.
+# A failure of another rank, of the network or of the launcher raises these.
 _FOLLOWS = re.compile(
     r"DistBackendError|DistNetworkError|DistStoreError|DistError|"
     r"PeerError|CollectiveTimeoutError|AbortedError|KeyboardInterrupt|SystemExit|BrokenPipeError|"

@@ -19,7 +19,7 @@ from unisono.records.whose import rank_in_name
 __all__ = ["FORMAT", "MOST_LOG_BYTES", "is_text", "read_log"]
 
 FORMAT = "log"
-# Of a larger log, the beginning, where ranks say who they are, and the end are read.
+# A larger log is read at its beginning, where ranks say who they are, and at its end.
 MOST_LOG_BYTES = 64 << 20
 _MOST_EVENTS = 200_000
 _READERS = (
@@ -43,7 +43,7 @@ def read_log(contents: bytes, file: str) -> list[Part]:
     has_timed_out = False
     for event in _events(contents):
         has_timed_out = has_timed_out or event.what is What.timed_out
-        # What programs raise after a call has timed out is no reason why it did.
+        # An exception after a call has timed out is no reason why it did.
         if has_timed_out and event.what is What.raised:
             event = replace(event, reason="follows")
         events.append(event)
@@ -76,7 +76,7 @@ def _of_line(line: Line) -> Iterator[Event]:
             yield from read(line)
 
 
-# What a rank says of itself.
+# A rank says these of itself.
 _OWN = (What.timed_out, What.progress, What.device, What.raised, What.lost, What.network,
         What.accused, What.absent)  # fmt: skip
 

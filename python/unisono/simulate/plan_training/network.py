@@ -36,7 +36,7 @@ class Network:
     def __init__(self, machine: nccl.MachineFile, end: End = "time") -> None:
         self.times = Times(machine, end)
         self.local = self.times.local
-        # What `layer_passes` has found for layouts whose layers are alike.
+        # `layer_passes` keeps its results here, for layouts whose layers are alike.
         self.passes: dict[Hashable, tuple[Pass, Pass]] = {}
 
     def nodes(self, ranks: int, stride: int) -> int:

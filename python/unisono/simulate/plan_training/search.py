@@ -24,9 +24,9 @@ from unisono.simulate.training_options import Options, Recompute
 _MICRO_BATCHES = (1, 2, 4, 8)
 _CONTEXTS = (1, 2, 4, 8, 16)
 _CHUNKS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12)
-# As "selective" with fused attention is "none", it is not tried.
+# "selective" is not tried: with fused attention it equals "none".
 _RECOMPUTES: tuple[Recompute, ...] = ("none", "full")
-# What a job may fix.
+# A job may fix these.
 FIXABLE = ("tensor", "pipeline", "virtual", "context", "expert", "shard", "micro_batch")
 # So many times as many layouts as asked for run through the schedule.
 _FINALISTS = 3
