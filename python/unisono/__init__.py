@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from unisono.join import init
     from unisono.neighbours import Grid, Neighbourhood
+    from unisono.operations import Operation
     from unisono.work import ANY_SOURCE, Group, Work, wait_all, wait_any, wait_some
 
 __all__ = [
@@ -56,6 +57,7 @@ __all__ = [
     "MachineError",
     "MisuseError",
     "Neighbourhood",
+    "Operation",
     "PeerError",
     "RendezvousListener",
     "Setting",
@@ -81,6 +83,7 @@ _MODULES = {
                "MachineError", "MisuseError", "PeerError"),
     "join": ("init",),
     "neighbours": ("Grid", "Neighbourhood"),
+    "operations": ("Operation",),
     "work": ("ANY_SOURCE", "Group", "Work", "wait_all", "wait_any", "wait_some"),
 }  # fmt: skip
 # `import unisono` is enough to use them.

@@ -13,6 +13,8 @@ take the types of `unisono.data_types()`, and
 - complex64 and complex128 for "sum", "average" and "pre_multiplied_sum", as pairs of floats;
 - bool for "max", which is *or*, and "min", which is *and*.
 
+`unisono.operations` has reductions of other types.
+
 An array must be contiguous in C order. An input may be read-only, an output may not.
 """
 

@@ -7,19 +7,21 @@ from unisono.arguments import guard
 from unisono.arrays import Array, Returned, empty_like
 from unisono.calls import CallOptions
 from unisono.errors import MisuseError
+from unisono.fold_calls import Folds
 from unisono.inspection import Inspection
+from unisono.operations import Reduction, resolved
 from unisono.work import Work
 
 __all__ = ["Collectives"]
 
 
-class Collectives(Inspection):
+class Collectives(Folds, Inspection):
     """What all ranks of a communicator call together: see `unisono.communicator`."""
 
     def all_reduce(
         self,
         x: Array,
-        op: str = "sum",
+        op: Reduction = "sum",
         *,
         out: Array | None = None,
         multiplier: float = 1,
@@ -30,7 +32,9 @@ class Collectives(Inspection):
         Args:
             x: This rank's contribution, of any shape.
             op: "sum", "product", "min", "max", "average" (integers round towards zero) or
-                "pre_multiplied_sum" (each rank's x times its `multiplier`).
+                "pre_multiplied_sum" (each rank's x times its `multiplier`), which the core has.
+                "logical_and", "bitwise_or", "minloc" and the others of `unisono.operations`, an
+                `Operation`, or a function of two arrays: ranks fold them in the order of ranks.
             out: As large as x; `out=x` works in place. None makes one.
             multiplier: For pre_multiplied_sum; a whole number for integers.
             **options: See CallOptions.
@@ -39,6 +43,9 @@ class Collectives(Inspection):
             The output; with async_op, a Work.
         """
         what = "all_reduce"
+        op = resolved(op, x)
+        if not isinstance(op, str):
+            return self._fold_all_reduce(x, op, out, options)
         source = self._input(x, what, options, writable=out is x, op=op)
         target = source if out is x else self._output(out, source, source.shape, what, options)
         return self._call(
@@ -67,7 +74,7 @@ class Collectives(Inspection):
     def reduce_scatter(
         self,
         x: Array,
-        op: str = "sum",
+        op: Reduction = "sum",
         *,
         out: Array | None = None,
         multiplier: float = 1,
@@ -86,6 +93,9 @@ class Collectives(Inspection):
             The output; with async_op, a Work.
         """
         what = "reduce_scatter"
+        op = resolved(op, x)
+        if not isinstance(op, str):
+            return self._fold_reduce_scatter(x, op, out, options)
         source = self._input(x, what, options, op=op)
         target = self._output(out, source, self._block(source, what), what, options)
         return self._call(
@@ -121,7 +131,7 @@ class Collectives(Inspection):
     def reduce(
         self,
         x: Array,
-        op: str = "sum",
+        op: Reduction = "sum",
         root: int = 0,
         *,
         out: Array | None = None,
@@ -143,6 +153,9 @@ class Collectives(Inspection):
         """
         what = "reduce"
         self._check_root(root, what)
+        op = resolved(op, x)
+        if not isinstance(op, str):
+            return self._fold_reduce(x, op, root, out, options)
         source = self._input(x, what, options, writable=out is x and self.rank == root, op=op)
         target = None
         if self.rank == root:

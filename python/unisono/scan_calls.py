@@ -8,6 +8,7 @@ from unisono.arrays import Array, Returned
 from unisono.calls import CallOptions
 from unisono.lang.build import Build
 from unisono.lang.program import Program, Shape, program
+from unisono.operations import Reduction, resolved
 from unisono.uneven_calls import UnevenCollectives
 
 __all__ = ["Scans"]
@@ -50,7 +51,7 @@ class Scans(UnevenCollectives):
     def scan(
         self,
         x: Array,
-        op: str = "sum",
+        op: Reduction = "sum",
         *,
         out: Array | None = None,
         **options: Unpack[CallOptions],
@@ -61,7 +62,7 @@ class Scans(UnevenCollectives):
 
         Args:
             x: This rank's contribution, of any shape.
-            op: "sum", "product", "min" or "max".
+            op: "sum", "product", "min" or "max", or one that ranks fold, as in all_reduce.
             out: As large as x; `out=x` works in place, on a copy of x. None makes one.
             **options: See CallOptions; `algorithm` is the program.
 
@@ -73,7 +74,7 @@ class Scans(UnevenCollectives):
     def exscan(
         self,
         x: Array,
-        op: str = "sum",
+        op: Reduction = "sum",
         *,
         out: Array | None = None,
         **options: Unpack[CallOptions],
@@ -92,8 +93,12 @@ class Scans(UnevenCollectives):
         return self._scan(exclusive_scan, x, op, out, options)
 
     def _scan(
-        self, chain: Program, x: Array, op: str, out: Array | None, options: CallOptions
+        self, chain: Program, x: Array, op: Reduction, out: Array | None, options: CallOptions
     ) -> Returned:
+        op = resolved(op, x)
+        if not isinstance(op, str):
+            what = "scan" if chain is inclusive_scan else "exscan"
+            return self._fold_scan(what, x, op, out, options)
         if self.size == 1 and chain is exclusive_scan:  # a program without a result is refused
             source = self._input(x, chain.name, options, op=op)
             target = self._output(out, source, source.shape, chain.name, options)

@@ -13,6 +13,7 @@ from unisono.arrays import Array, Returned, View, empty_like
 from unisono.calls import CallOptions
 from unisono.errors import MisuseError
 from unisono.object_calls import Objects
+from unisono.operations import Reduction, resolved
 
 __all__ = ["UnevenCollectives"]
 
@@ -150,7 +151,7 @@ class UnevenCollectives(Objects):
         self,
         x: Array,
         counts: Sequence[int],
-        op: str = "sum",
+        op: Reduction = "sum",
         *,
         out: Array | None = None,
         multiplier: float = 1,
@@ -176,14 +177,18 @@ class UnevenCollectives(Objects):
         what = "reduce_scatter_v"
         if options.get("async_op"):
             raise MisuseError(f"{what} has no async_op: the result is copied after the exchange")
-        source = self._input(x, what, options, op=op)
+        op = resolved(op, x)
+        combined = op if isinstance(op, str) else None  # by the core
+        source = self._input(x, what, options, op=combined)
         lengths = self._counts(counts, what)
         self._check_part(source, sum(lengths), "input", what)
         if out is None:
             out = empty_like(source, (lengths[self.rank],))
-        target = self._view(out, "output", what, options, writable=True, op=op)
+        target = self._view(out, "output", what, options, writable=True, op=combined)
         self._check_type(source, target, what)
         self._check_part(target, lengths[self.rank], "output", what)
+        if not isinstance(op, str):
+            return self._fold_reduce_scatter_v(x, lengths, op, target, options)
         given, longest, start = self._row_of(x, what), max(lengths), 0
         blocks = empty_like(source, (self.size, longest))
         blocks[...] = 0

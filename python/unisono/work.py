@@ -1,7 +1,8 @@
 """Started calls, and groups of sends and receives."""
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -40,6 +41,9 @@ class Work:
         self._work = work
         self._result = result
         self._holds = holds
+        self._last_step: Callable[[], Returned] | None = None
+        self._last_step_error: Exception | None = None
+        self._lock = threading.Lock()
         forget_finished()
         _running.add(self)
         if _is_ending:  # a daemon thread has started it
@@ -47,9 +51,9 @@ class Work:
 
     def test(self) -> bool:
         """Whether the call is complete or has failed; helps it along."""
-        done = self._work.test()
+        done = self._is_over()
         if done:
-            _running.discard(self)
+            self._take_last_step()
         return done
 
     def wait(self, timeout: float | None = None) -> Returned:
@@ -67,7 +71,36 @@ class Work:
             self._work.wait(timeout)
         finally:
             self.test()
+        if self._last_step_error is not None:
+            raise self._last_step_error
         return self._result
+
+    def _then(self, step: Callable[[], Returned], *holds: object) -> None:
+        """Has wait() or test() call a function when the call is complete; it returns the output.
+
+        Args:
+            step: The function, of a call whose ranks compute with what has arrived. wait() raises
+                what it raises.
+            *holds: What must live until then.
+        """
+        self._last_step = step
+        self._holds = (*self._holds, *holds)
+
+    def _is_over(self) -> bool:
+        done = self._work.test()
+        if done:
+            _running.discard(self)
+        return done
+
+    def _take_last_step(self) -> None:
+        with self._lock:
+            step, self._last_step = self._last_step, None
+            if step is None or self._work.state != "complete":
+                return
+            try:
+                self._result = step()
+            except Exception as error:  # it is wait() that raises it
+                self._last_step_error = error
 
     @property
     def sequence(self) -> int:
@@ -87,7 +120,7 @@ class Work:
 def forget_finished() -> None:
     """Lets go of the arrays of calls that are complete and that nobody has waited for."""
     for work in list(_running):
-        work.test()
+        work._is_over()
 
 
 def abort_unfinished() -> None:
