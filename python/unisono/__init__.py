@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from unisono.join import init
     from unisono.neighbours import Grid, Neighbourhood
     from unisono.operations import Operation
+    from unisono.persistent import Persistent
     from unisono.work import ANY_SOURCE, Group, Work, wait_all, wait_any, wait_some
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "Neighbourhood",
     "Operation",
     "PeerError",
+    "Persistent",
     "RendezvousListener",
     "Setting",
     "Work",
@@ -84,6 +86,7 @@ _MODULES = {
     "join": ("init",),
     "neighbours": ("Grid", "Neighbourhood"),
     "operations": ("Operation",),
+    "persistent": ("Persistent",),
     "work": ("ANY_SOURCE", "Group", "Work", "wait_all", "wait_any", "wait_some"),
 }  # fmt: skip
 # `import unisono` is enough to use them.

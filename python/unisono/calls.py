@@ -41,7 +41,9 @@ class CallOptions(DeviceOptions, total=False):
 
     Attributes:
         async_op: Start the call and return a `Work`; the arrays must be left alone until it is
-            complete. Its wait() returns what the call would have returned.
+            complete. Its wait() returns what the call would have returned. Calls of several steps,
+            which are those of objects and of operations that ranks fold, need the same async_op on
+            all ranks; the first one that is started splits the communicator, which is collective.
         algorithm: The algorithm, as `unisono plan list` names it; else the selection table chooses.
         protocol: "simple", "ll" or "ll128"; None lets the selection choose.
         channels: Channels; 0 lets the table choose.

@@ -21,7 +21,7 @@ import math
 import weakref
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from unisono import _unisono as native
 from unisono import endings
@@ -29,6 +29,7 @@ from unisono.arguments import guard
 from unisono.calls import CallOptions
 from unisono.errors import PEER_KINDS, MisuseError
 from unisono.neighbours import Grid, Neighbourhood, check_shape
+from unisono.persistent import Persistent
 from unisono.scan_calls import Scans
 from unisono.work import abort_unfinished
 
@@ -86,6 +87,32 @@ class Communicator(Scans):
 
     def __repr__(self) -> str:
         return f"<unisono.Communicator {self.id}: rank {self.rank} of {self.size}>"
+
+    # Calls that are started again and again -------------------------------------------------------
+
+    def persistent_send(self, *arguments: Any, **options: Any) -> Persistent:
+        """A `send` to start again and again, of the same arguments. MPI_Send_init."""
+        return Persistent(self.send, arguments, options)
+
+    def persistent_recv(self, *arguments: Any, **options: Any) -> Persistent:
+        """A `recv` to start again and again, of the same arguments. MPI_Recv_init."""
+        return Persistent(self.recv, arguments, options)
+
+    def persistent_all_reduce(self, *arguments: Any, **options: Any) -> Persistent:
+        """An `all_reduce` to start again and again. MPI_Allreduce_init; local."""
+        return Persistent(self.all_reduce, arguments, options)
+
+    def persistent_broadcast(self, *arguments: Any, **options: Any) -> Persistent:
+        """A `broadcast` to start again and again. MPI_Bcast_init; local."""
+        return Persistent(self.broadcast, arguments, options)
+
+    def persistent_all_gather(self, *arguments: Any, **options: Any) -> Persistent:
+        """An `all_gather` to start again and again. MPI_Allgather_init; local."""
+        return Persistent(self.all_gather, arguments, options)
+
+    def persistent_all_to_all(self, *arguments: Any, **options: Any) -> Persistent:
+        """An `all_to_all` to start again and again. MPI_Alltoall_init; local."""
+        return Persistent(self.all_to_all, arguments, options)
 
     # Life -----------------------------------------------------------------------------------------
 
@@ -163,12 +190,16 @@ class Communicator(Scans):
     def abort(self) -> None:
         """Gives up all calls, here and on the other ranks. From any thread; may be repeated."""
         self._native.abort()
+        if self._chain is not None:
+            self._chain.abort()
 
     def destroy(self) -> None:
         """Waits for all calls, then frees everything; later calls raise MisuseError.
 
         Not collective. May be repeated.
         """
+        if self._chain is not None:
+            self._chain.destroy()
         self._native.destroy()
 
     def __enter__(self) -> Self:

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from unisono.arrays import Array, Returned, View, bytes_of
-from unisono.calls import CallOptions, Calls
+from unisono.calls import CallOptions
+from unisono.chained import Chained
 from unisono.errors import MisuseError
 from unisono.operations import Operation
 
@@ -30,7 +31,7 @@ __all__ = ["MOST_WHOLE_BYTES", "Folds"]
 MOST_WHOLE_BYTES = 64 << 10
 
 
-class Folds(Calls):
+class Folds(Chained):
     """The reductions that a rank folds: see `unisono.fold_calls`."""
 
     def _fold_all_reduce(
@@ -41,8 +42,10 @@ class Folds(Calls):
         target = source if out is x else self._output(out, source, source.shape, what, options)
         if self._is_whole(source, op):
             return self._fold_whole(what, source, target, op, range(self.size), options)
+        if options.get("async_op", False):
+            return self._later(what, x, op, out=out, **_waiting(options))
         lengths = self._even_parts(source.count)
-        total = self._folded_part(source, lengths, op, what, options)
+        total = self._folded_part(source, lengths, op, options)
         self._send_parts(total, [len(total)] * self.size, [0] * self.size, target, lengths, options)
         return target.source
 
@@ -61,8 +64,10 @@ class Folds(Calls):
                 view = self._view(gathered, "input", what, options, writable=True)
             started = self._call("gather", source, view, source.count, options, root=root)
             return self._finish(started, gathered, target, op, options)
+        if options.get("async_op", False):
+            return self._later(what, x, op, root, out=out, **_waiting(options))
         lengths = self._even_parts(source.count)
-        total = self._folded_part(source, lengths, op, what, options)
+        total = self._folded_part(source, lengths, op, options)
         sent = [len(total) if rank == root else 0 for rank in range(self.size)]
         received = lengths if self.rank == root else [0] * self.size
         self._send_parts(total, sent, [0] * self.size, target, received, options)
@@ -83,10 +88,8 @@ class Folds(Calls):
         self, x: Array, lengths: Sequence[int], op: Operation, out: View, options: CallOptions
     ) -> Returned:
         source = self._folded(x, op, "reduce_scatter_v", options)
-        parts = self._parts_of_all(source, lengths, "reduce_scatter_v", options)
-        _fold(parts, parts[0], op)
-        _numpy(out).reshape(-1)[:] = parts[0]
-        return out.source
+        started, parts = self._move_parts(source, lengths, options)
+        return self._finish(started, parts, out, op, options)
 
     def _fold_scan(
         self, what: str, x: Array, op: Operation, out: Array | None, options: CallOptions
@@ -98,8 +101,10 @@ class Folds(Calls):
         if self._is_whole(source, op):
             ranks = range(self.rank + is_inclusive)
             return self._fold_whole(what, source, target, op, ranks, options)
+        if options.get("async_op", False):
+            return self._later(what, x, op, out=out, **_waiting(options))
         lengths = self._even_parts(source.count)
-        parts = self._parts_of_all(source, lengths, what, options)
+        _, parts = self._move_parts(source, lengths, options)
         with self._ends_all():
             for before, part in pairwise(parts):
                 # The first argument is what has been combined so far, as in a reduction.
@@ -139,17 +144,17 @@ class Folds(Calls):
     ) -> Returned:
         """Folds what a call has moved, when it is complete."""
 
-        def finish() -> Returned:
+        def finish(_: Returned) -> Returned:
             if target is None:
                 return None
             if len(parts):
-                _fold(parts, _numpy(target), op)
+                _fold(parts, _numpy(target).reshape(parts.shape[1:]), op)
             return target.source
 
         if options.get("async_op", False):
             started._then(finish, target)
             return started
-        return finish()
+        return finish(started)
 
     def _folded(self, x: Array, op: Operation, what: str, options: CallOptions) -> View:
         """The input, checked before anything is started."""
@@ -175,34 +180,25 @@ class Folds(Calls):
     def _even_parts(self, count: int) -> list[int]:
         return [count // self.size + (rank < count % self.size) for rank in range(self.size)]
 
-    def _parts_of_all(
-        self, source: View, lengths: Sequence[int], what: str, options: CallOptions
-    ) -> Any:
-        """This rank's part of the arrays of all ranks, in the order of ranks."""
-        if options.get("async_op", False):
-            raise MisuseError(
-                f"{what} on rank {self.rank} has no async_op for {bytes_of(source):,} bytes by an "
-                f"operation that ranks fold; it has for {MOST_WHOLE_BYTES:,} bytes of other ranks"
-            )
+    def _move_parts(
+        self, source: View, lengths: Sequence[int], options: CallOptions
+    ) -> tuple[Returned, Any]:
+        """Moves this rank's part of all ranks' arrays to it: a Work, and the parts by rank."""
         mine = lengths[self.rank]
         parts = np.empty((self.size, mine), _numpy(source).dtype)
-        self._call(
-            "all_to_all_v", source, self._view(parts, "input", what, options, writable=True), 0,
+        what = "all_to_all_v"
+        started = self._call(
+            what, source, self._view(parts, "output", what, options, writable=True), 0,
             options, send_counts=lengths, send_displacements=_starts(lengths),
             recv_counts=[mine] * self.size,
             recv_displacements=[rank * mine for rank in range(self.size)],
         )  # fmt: skip
-        return parts
+        return started, parts
 
     def _folded_part(
-        self,
-        source: View,
-        lengths: Sequence[int],
-        op: Operation,
-        what: str,
-        options: CallOptions,
+        self, source: View, lengths: Sequence[int], op: Operation, options: CallOptions
     ) -> Any:
-        parts = self._parts_of_all(source, lengths, what, options)
+        _, parts = self._move_parts(source, lengths, options)
         with self._ends_all():
             _fold(parts, parts[0], op)
         return parts[0]
@@ -231,6 +227,10 @@ class Folds(Calls):
         except BaseException:
             self._native.abort()
             raise
+
+
+def _waiting(options: CallOptions) -> CallOptions:
+    return {**options, "async_op": False}
 
 
 def _fold(parts: Any, out: Any, op: Operation) -> None:

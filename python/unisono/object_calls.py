@@ -142,6 +142,7 @@ class Objects(ObjectExchange):
         *,
         max_bytes: int = DEFAULT_MAX_BYTES,
         timeout: float | None = None,
+        async_op: bool = False,
     ) -> Any:
         """Every rank gets the root's object. Collective.
 
@@ -150,11 +151,15 @@ class Objects(ObjectExchange):
             root: The rank whose object is sent.
             max_bytes: The most bytes of the object, the same on all ranks.
             timeout: Seconds until each part fails; None takes the communicator's.
+            async_op: As in CallOptions, the same on all ranks.
 
         Returns:
             The object; at the root, `value` itself.
         """
         self._check_root(root, "broadcast_object")
+        if async_op:
+            named = {"max_bytes": max_bytes, "timeout": timeout}
+            return self._later("broadcast_object", value, root, **named)
         check_bound(max_bytes)
         packed = Packed(value, max_bytes) if self.rank == root else None
         arrival = Arrival(root, None if packed is None else packed.head)
@@ -192,7 +197,8 @@ class Objects(ObjectExchange):
         *,
         max_bytes: int = DEFAULT_MAX_BYTES,
         timeout: float | None = None,
-    ) -> list[Any] | None:
+        async_op: bool = False,
+    ) -> Any:
         """The root gets all ranks' objects. Collective.
 
         Args:
@@ -200,11 +206,14 @@ class Objects(ObjectExchange):
             root: The rank that gets them.
             max_bytes: The most bytes of each object.
             timeout: Seconds until each part fails; None takes the communicator's.
+            async_op: As in CallOptions, the same on all ranks.
 
         Returns:
             At the root, the objects in the order of ranks; None elsewhere.
         """
         self._check_root(root, "gather_object")
+        if async_op:
+            return self._later("gather_object", value, root, max_bytes=max_bytes, timeout=timeout)
         if self.rank != root:
             self._exchange({root: value}, [], max_bytes, timeout)
             return None
@@ -212,18 +221,26 @@ class Objects(ObjectExchange):
         return self._with_own(own, self._exchange({}, self._others, max_bytes, timeout))
 
     def all_gather_object(
-        self, value: object, *, max_bytes: int = DEFAULT_MAX_BYTES, timeout: float | None = None
-    ) -> list[Any]:
+        self,
+        value: object,
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        timeout: float | None = None,
+        async_op: bool = False,
+    ) -> Any:
         """Every rank gets all ranks' objects. Collective.
 
         Args:
             value: This rank's object.
             max_bytes: The most bytes of each object. The least of all ranks' bounds holds.
             timeout: Seconds until each part fails; None takes the communicator's.
+            async_op: As in CallOptions, the same on all ranks.
 
         Returns:
             The objects in the order of ranks.
         """
+        if async_op:
+            return self._later("all_gather_object", value, max_bytes=max_bytes, timeout=timeout)
         check_bound(max_bytes)
         packed = Packed(value, max_bytes)
         heads = self.all_gather(packed.head, timeout=timeout).reshape(self.size, -1)
@@ -248,6 +265,7 @@ class Objects(ObjectExchange):
         *,
         max_bytes: int = DEFAULT_MAX_BYTES,
         timeout: float | None = None,
+        async_op: bool = False,
     ) -> Any:
         """Rank r gets object r of the root's. Collective.
 
@@ -256,11 +274,14 @@ class Objects(ObjectExchange):
             root: The rank whose objects are sent.
             max_bytes: The most bytes of each object.
             timeout: Seconds until each part fails; None takes the communicator's.
+            async_op: As in CallOptions, the same on all ranks.
 
         Returns:
             This rank's object.
         """
         self._check_root(root, "scatter_object")
+        if async_op:
+            return self._later("scatter_object", values, root, max_bytes=max_bytes, timeout=timeout)
         if self.rank != root:
             return self._exchange({}, [root], max_bytes, timeout)[root]
         values = self._one_each(values, "scatter_object")
@@ -274,17 +295,21 @@ class Objects(ObjectExchange):
         *,
         max_bytes: int = DEFAULT_MAX_BYTES,
         timeout: float | None = None,
-    ) -> list[Any]:
+        async_op: bool = False,
+    ) -> Any:
         """Rank r gets object r of every rank's. Collective.
 
         Args:
             values: An object for each rank.
             max_bytes: The most bytes of each object.
             timeout: Seconds until each part fails; None takes the communicator's.
+            async_op: As in CallOptions, the same on all ranks.
 
         Returns:
             The objects for this rank, in the order of the ranks that sent them.
         """
+        if async_op:
+            return self._later("all_to_all_objects", values, max_bytes=max_bytes, timeout=timeout)
         values = self._one_each(values, "all_to_all_objects")
         own = Packed(values[self.rank], max_bytes)
         outgoing = {rank: values[rank] for rank in self._others}

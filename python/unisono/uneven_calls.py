@@ -169,14 +169,12 @@ class UnevenCollectives(Objects):
             op: As in all_reduce.
             out: Of counts[rank] elements; None makes one.
             multiplier: As in all_reduce.
-            **options: See CallOptions; there is no async_op.
+            **options: See CallOptions.
 
         Returns:
-            The output.
+            The output; with async_op, a Work.
         """
         what = "reduce_scatter_v"
-        if options.get("async_op"):
-            raise MisuseError(f"{what} has no async_op: the result is copied after the exchange")
         op = resolved(op, x)
         combined = op if isinstance(op, str) else None  # by the core
         source = self._input(x, what, options, op=combined)
@@ -190,14 +188,22 @@ class UnevenCollectives(Objects):
         if not isinstance(op, str):
             return self._fold_reduce_scatter_v(x, lengths, op, target, options)
         given, longest, start = self._row_of(x, what), max(lengths), 0
+        received = self._row_of(out, what)
         blocks = empty_like(source, (self.size, longest))
         blocks[...] = 0
         for rank, length in enumerate(lengths):
             blocks[rank, :length] = given[start : start + length]
             start += length
-        block = self.reduce_scatter(blocks, op, multiplier=multiplier, **options)
-        self._row_of(out, what)[:] = block.reshape(-1)[: lengths[self.rank]]
-        return out
+
+        def finish(block: Any) -> Returned:
+            received[:] = block.reshape(-1)[: lengths[self.rank]]
+            return out
+
+        started = self.reduce_scatter(blocks, op, multiplier=multiplier, **options)
+        if not options.get("async_op", False):
+            return finish(started)
+        started._then(finish)
+        return started
 
     def _counts(self, counts: Sequence[int], what: str) -> list[int]:
         lengths = [int(count) for count in counts]

@@ -41,13 +41,10 @@ class Work:
         self._work = work
         self._result = result
         self._holds = holds
-        self._last_step: Callable[[], Returned] | None = None
+        self._last_step: Callable[[Returned], Returned] | None = None
         self._last_step_error: Exception | None = None
         self._lock = threading.Lock()
-        forget_finished()
-        _running.add(self)
-        if _is_ending:  # a daemon thread has started it
-            communicator.abort()
+        keep(self)
 
     def test(self) -> bool:
         """Whether the call is complete or has failed; helps it along."""
@@ -75,12 +72,12 @@ class Work:
             raise self._last_step_error
         return self._result
 
-    def _then(self, step: Callable[[], Returned], *holds: object) -> None:
-        """Has wait() or test() call a function when the call is complete; it returns the output.
+    def _then(self, step: Callable[[Returned], Returned], *holds: object) -> None:
+        """Has wait() or test() call a function of the output when the call is complete.
 
         Args:
-            step: The function, of a call whose ranks compute with what has arrived. wait() raises
-                what it raises.
+            step: The function, of a call whose ranks compute with what has arrived. It returns the
+                output that wait() returns, which raises what it raises.
             *holds: What must live until then.
         """
         self._last_step = step
@@ -98,7 +95,7 @@ class Work:
             if step is None or self._work.state != "complete":
                 return
             try:
-                self._result = step()
+                self._result = step(self._result)
             except Exception as error:  # it is wait() that raises it
                 self._last_step_error = error
 
@@ -115,6 +112,14 @@ class Work:
     def __repr__(self) -> str:
         of = f"{self.sequence} of communicator {self._communicator.id}"
         return f"<unisono.Work {of}: {self._work.state}>"
+
+
+def keep(work: Work) -> None:
+    """Holds a started call's arrays until it is complete."""
+    forget_finished()
+    _running.add(work)
+    if _is_ending:  # a daemon thread has started it
+        work._communicator.abort()
 
 
 def forget_finished() -> None:

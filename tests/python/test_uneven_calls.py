@@ -133,16 +133,12 @@ def test_started_calls_give_what_the_calls_give():
         (lambda comm, x: comm.scatter_v(None, [3, 3], 1 - comm.rank), "scatter_v .* needs out="),
         (lambda comm, x: comm.scatter_v(x, [3, 3], comm.rank), "has 3 elements; .* need 6"),
         (lambda comm, x: comm.reduce_scatter_v(x, [1, 1]), "has 3 elements; counts say 2"),
-        (
-            lambda comm, x: comm.reduce_scatter_v(x, [1, 2], async_op=True),
-            "reduce_scatter_v has no async_op",
-        ),
         (lambda comm, x: comm.scan(x, "average"), "operation is average in program inclusive_scan"),
         (lambda comm, x: comm.scan(np.zeros(3, bool)), "type bool, for which there is no sum"),
         (lambda comm, x: comm.exscan(x, algorithm="ring"), "the program is the algorithm"),
     ],
     ids=["too few counts", "negative", "part", "root", "room", "type", "overlap", "no output",
-         "too little to scatter", "reduction", "asynchronous", "average", "bool", "algorithm"],
+         "too little to scatter", "reduction", "average", "bool", "algorithm"],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_and_the_communicator_is_usable(call, text):
     def check(comm):
