@@ -6,6 +6,7 @@ a thread makes it, on a second communicator of the same ranks: its calls then ha
 their own, that in which the ranks have started them, whatever each rank calls in the meantime.
 """
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -67,7 +68,7 @@ class ChainedWork(Work):
             self._error = error
         self._is_done.set()
 
-    def _is_over(self) -> bool:
+    def _poll(self) -> bool:
         return self._is_done.is_set()
 
     def _take_last_step(self) -> None:
@@ -83,16 +84,23 @@ class Chain:
         self._lock = threading.Lock()
         self._waiting: deque[ChainedWork] = deque()
         self._thread: threading.Thread | None = None
+        self._process = os.getpid()
 
     def start(self, name: str, arguments: tuple[Any, ...], named: dict[str, Any]) -> ChainedWork:
         """Starts a call of the communicator by its name."""
+        if os.getpid() != self._process:  # the lock may have been held when this process began
+            raise MisuseError(
+                f"{name} is started in process {os.getpid()}, a fork of {self._process}, which "
+                "alone can use the communicator; let each process call unisono.init"
+            )
         method = getattr(self._communicator, name)
-        work = ChainedWork(self._communicator._native, lambda: method(*arguments, **named))
         with self._lock:
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, daemon=True)
+                thread.start()  # if it raises, nothing has been started
+                self._thread = thread
+            work = ChainedWork(self._communicator._native, lambda: method(*arguments, **named))
             self._waiting.append(work)
-            if self._thread is None or not self._thread.is_alive():  # it is not in a forked process
-                self._thread = threading.Thread(target=self._run, daemon=True)
-                self._thread.start()
         return work
 
     def abort(self) -> None:

@@ -84,10 +84,13 @@ class Work:
         self._holds = (*self._holds, *holds)
 
     def _is_over(self) -> bool:
-        done = self._work.test()
+        done = self._poll()
         if done:
             _running.discard(self)
         return done
+
+    def _poll(self) -> bool:
+        return self._work.test()
 
     def _take_last_step(self) -> None:
         with self._lock:

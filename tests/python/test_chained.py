@@ -1,8 +1,10 @@
 """Calls of several steps that are started: collectives of objects, in any order of waits."""
 
+import gc
 import os
 import random
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -112,6 +114,19 @@ def test_destroy_waits_for_started_calls():
     assert run_ranks(2, check) == [[[0, 1]] * 5] * 2
 
 
+def test_a_complete_call_is_let_go():
+    def check(comm):
+        work = comm.all_gather_object(comm.rank, async_op=True)
+        work.wait()
+        comm.destroy()  # its thread has ended
+        let_go = weakref.ref(work)
+        del work
+        gc.collect()
+        assert let_go() is None
+
+    run_ranks(2, check)
+
+
 def test_abort_ends_started_calls():
     def check(comm):
         comm.broadcast_object(None, async_op=True).wait()
@@ -130,7 +145,7 @@ def test_a_forked_process_gets_an_error():
         child = os.fork()
         if child == 0:
             try:
-                comm.broadcast_object(1, async_op=True).wait()
+                comm.broadcast_object(1, async_op=True)
             except unisono.MisuseError:
                 os._exit(3)
             os._exit(4)

@@ -260,6 +260,25 @@ def test_no_rank_waits_for_a_part_that_a_function_does_not_make():
     run_ranks(3, check)
 
 
+def test_a_started_reduction_that_fails_leaves_other_calls_alone():
+    def check(comm):
+        def fails(a, b):
+            if comm.rank == 1:
+                raise ZeroDivisionError
+            return a
+
+        op = unisono.Operation(fails, elementwise=True)
+        work = comm.all_reduce(np.ones(MOST_WHOLE_BYTES), op, async_op=True)
+        expected = ZeroDivisionError if comm.rank == 1 else unisono.AbortedError
+        with pytest.raises(expected):
+            work.wait()
+        assert comm.all_reduce(np.ones(1)).tolist() == [3]
+        with pytest.raises(unisono.AbortedError):
+            comm.all_gather_object(1, async_op=True).wait()
+
+    run_ranks(3, check)
+
+
 def test_buffers_of_python():
     def check(comm):
         out = bytearray(1)
