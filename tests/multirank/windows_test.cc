@@ -26,12 +26,12 @@ TEST(Windows, OfEveryRankAreReachedFromEveryRank) {
                       .ok());
     for (int peer = 0; peer < 4; ++peer) {
       const SignalWait wait{.peer = peer, .signal = 63};
-      const Status taken = communicator.take_signals(std::span(&wait, 1));
+      const Status taken = communicator.wait_signals(std::span(&wait, 1));
       ASSERT_TRUE(taken.ok()) << taken.error().describe();
     }
     EXPECT_EQ(memory, (std::vector<int>{0, 1, 2, 3}));
     const SignalWait more{.peer = 0, .signal = 63};
-    const auto again = communicator.try_take_signals(std::span(&more, 1));
+    const auto again = communicator.test_signals(std::span(&more, 1));
     ASSERT_TRUE(again.ok());
     EXPECT_FALSE(*again);
     EXPECT_TRUE(communicator.barrier().ok());
@@ -53,7 +53,7 @@ TEST(Windows, WhatIsWrongWithAPutIsTold) {
     EXPECT_NE(outside.error().message.find("bytes 1 to 5"), std::string::npos);
     const Status huge = communicator.put(*window, &value, SIZE_MAX, 1, 2);
     EXPECT_FALSE(huge.ok());
-    const Status signal = communicator.signal(1, 0);
+    const Status signal = halves->signal(1, 0);
     ASSERT_FALSE(signal.ok());
     EXPECT_NE(signal.error().message.find("has_signals"), std::string::npos);
     EXPECT_EQ(memory, 0);
@@ -85,7 +85,7 @@ TEST(Windows, AWaitForSignalsNamesWhoIsMissing) {
     ASSERT_TRUE(communicator.signal(own, 0).ok());
     const SignalWait waits[] = {{.peer = own}, {.peer = 1 - own}};
     const Status taken =
-        communicator.take_signals(waits, {.timeout = std::chrono::milliseconds(50)});
+        communicator.wait_signals(waits, {.timeout = std::chrono::milliseconds(50)});
     ASSERT_FALSE(taken.ok());
     EXPECT_TRUE(taken.error().timed_out);
     EXPECT_EQ(taken.error().peer, 1 - communicator.rank());
@@ -100,12 +100,12 @@ TEST(Windows, AWaitForSignalsEndsWhereItsCommunicatorIsAborted) {
               if (communicator.rank() == 1) {
                 // Both have begun.
                 const SignalWait begun[] = {{.peer = 0}, {.peer = 2}};
-                ASSERT_TRUE(communicator.take_signals(begun).ok());
+                ASSERT_TRUE(communicator.wait_signals(begun).ok());
                 return communicator.abort();
               }
               ASSERT_TRUE(communicator.signal(1, 0).ok());
               const SignalWait wait{.peer = 2 - communicator.rank()};
-              const Status taken = communicator.take_signals(std::span(&wait, 1),
+              const Status taken = communicator.wait_signals(std::span(&wait, 1),
                                                              {.timeout = std::chrono::minutes(10)});
               ASSERT_FALSE(taken.ok());
               EXPECT_TRUE(taken.error().aborted) << taken.error().describe();

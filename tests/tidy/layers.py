@@ -42,7 +42,8 @@ CXX_ROOMS = {
         "select": 6,
         "run": 7,
         "device": 8,
-        "": 9,
+        "windows": 9,
+        "": 10,
     }
 }
 
