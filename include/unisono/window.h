@@ -35,6 +35,8 @@ class Window {
   void* data() const;
   std::size_t bytes() const;
   int rank() const;
+  // How many bytes of a rank are in it. Misuse if there is no such rank.
+  Result<std::size_t> bytes_of(int rank) const;
   // Where this process loads and stores byte `offset` of a rank's memory. Misuse if there is no
   // such rank or byte; an environment error, which names the rank, if this process does not reach
   // it.

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from unisono.join import init
     from unisono.neighbours import Grid, Neighbourhood
+    from unisono.windows import Window
     from unisono.work import ANY_SOURCE, Group, Work, wait_all, wait_any, wait_some
 
 __all__ = [
@@ -59,6 +60,7 @@ __all__ = [
     "PeerError",
     "RendezvousListener",
     "Setting",
+    "Window",
     "Work",
     "__version__",
     "collectives",
@@ -81,6 +83,7 @@ _MODULES = {
                "MachineError", "MisuseError", "PeerError"),
     "join": ("init",),
     "neighbours": ("Grid", "Neighbourhood"),
+    "windows": ("Window",),
     "work": ("ANY_SOURCE", "Group", "Work", "wait_all", "wait_any", "wait_some"),
 }  # fmt: skip
 # `import unisono` is enough to use them.

@@ -49,6 +49,7 @@ from unisono._simulation import *  # noqa: F403
 from unisono._synthesis import LinkGraph as LinkGraph
 from unisono._synthesis import TransferSchedule as TransferSchedule
 from unisono._synthesis import synthesize_greedily as synthesize_greedily
+from unisono._windows import *  # noqa: F403
 
 __version__: str
 __nanobind_version__: str

@@ -190,9 +190,14 @@ def empty_like(view: View, shape: tuple[int, ...]) -> Returned:
     return np.empty(shape, _numpy_type(view))
 
 
+def element_bytes(view: View) -> int:
+    """Bytes of an element."""
+    return int(view.words * _SIZES[view.word])
+
+
 def bytes_of(view: View) -> int:
     """Bytes of the array's memory."""
-    return int(view.count * view.words * _SIZES[view.word])
+    return int(view.count) * element_bytes(view)
 
 
 def rows(view: View) -> tuple[int, tuple[int, ...]]:

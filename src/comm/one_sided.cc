@@ -7,6 +7,7 @@
 #include "base/try.h"
 #include "comm/core.h"
 #include "comm/run/backoff.h"
+#include "comm/run/interrupt.h"
 #include "comm/window_state.h"
 
 namespace unisono {
@@ -225,9 +226,16 @@ Status Communicator::Core::wait_for_peer(int peer, std::int64_t limit_ns, std::i
   const bool is_afar = !job->is_on_this_host(world_ranks()[static_cast<std::size_t>(peer)]);
   std::int64_t looked_ns = scheduler->now_ns();
   comm::Backoff backoff(scheduler->world(), 0);
+  comm::InterruptWatch interrupts;
   for (;;) {
     UNISONO_ASSIGN(const bool is_over, step());
     if (is_over) return {};
+    if (interrupts.interrupted()) {
+      Error error = aborted_error("rank ", rank, " was interrupted while it waited for ", what);
+      error.peer = rank;
+      scheduler->fail(error);
+      return error;
+    }
     if (service != nullptr && service->advance()) backoff.reset();
     const std::int64_t now_ns = scheduler->now_ns();
     const bool is_late = now_ns >= until_ns;

@@ -45,8 +45,10 @@ constexpr std::uint64_t word_bytes = sizeof(std::uint64_t);
 // Where this process loads and stores it.
 std::uint64_t address_here(const void* data) { return reinterpret_cast<std::uint64_t>(data); }
 
-// Signals go between all ranks of a host, whatever nodes they are on.
-constexpr int signals_board = -1;
+// Signals go between all ranks of a host, whatever nodes they are on. Hosts may share the folder of
+// shared memory, as containers with names of their own do; nodes have the numbers from 0 on.
+int signals_board(const comm::Job& job) { return -1 - job.roster().host_of(job.rank()); }
+
 std::vector<int> ranks_on_this_host(const comm::Job& job, const std::vector<int>& world_ranks) {
   std::vector<int> here;
   for (std::size_t rank = 0; rank < world_ranks.size(); ++rank)
@@ -93,6 +95,12 @@ void* Window::data() const { return state_ ? state_->data : nullptr; }
 
 std::size_t Window::bytes() const {
   return state_ ? state_->parts[static_cast<std::size_t>(state_->rank)].bytes : 0;
+}
+
+Result<std::size_t> Window::bytes_of(int rank) const {
+  if (!state_) return misuse("this window was not made by a communicator");
+  UNISONO_TRY(state_->check(rank, 0, 0));
+  return state_->part(rank).bytes;
 }
 
 int Window::rank() const { return state_ ? state_->rank : -1; }
@@ -153,8 +161,9 @@ Result<Window> Communicator::Core::make_window(void* data, std::size_t bytes, bo
 }
 
 Status Communicator::Core::make_signals(const comm::Job& of, comm::ControlGroup& members) {
-  auto opened = comm::Signals::open(of.sys_world(), of.status_page_name(id, epoch, signals_board),
-                                    rank, ranks_on_this_host(of, world_ranks()), size);
+  auto opened =
+      comm::Signals::open(of.sys_world(), of.status_page_name(id, epoch, signals_board(of)), rank,
+                          ranks_on_this_host(of, world_ranks()), size);
   const std::byte mine{opened.ok()};
   UNISONO_ASSIGN(const comm::Gathered all,
                  members.all_gather(std::span(&mine, 1), of.bootstrap_timeout_ns()));

@@ -98,6 +98,7 @@ def test_every_name_of_python_is_public(page: str) -> None:
             "": unisono.Communicator,
             "Grid": Grid,
             "Neighbourhood": Neighbourhood,
+            "Window": unisono.Window,
             "Work": unisono.Work,
             "unisono": unisono,
         }[owner]

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <thread>
+#include <vector>
 
 #include "support/ranks.h"
 
@@ -34,6 +36,68 @@ TEST(Windows, OfEveryRankAreReachedFromEveryRank) {
     const auto again = communicator.test_signals(std::span(&more, 1));
     ASSERT_TRUE(again.ok());
     EXPECT_FALSE(*again);
+    EXPECT_TRUE(communicator.barrier().ok());
+  });
+}
+
+TEST(Windows, AreReadAndTheirWordsChanged) {
+  constexpr int ranks = 3;
+  constexpr std::uint64_t rounds = 200;
+  run_ranks({.ranks = ranks}, [](Communicator& communicator) {
+    const auto rank = static_cast<std::uint64_t>(communicator.rank());
+    std::vector<std::uint64_t> memory{rank, 0, 0};
+    auto window = communicator.make_window(memory.data(), 3 * sizeof(std::uint64_t));
+    ASSERT_TRUE(window.ok()) << window.error().describe();
+    for (int peer = 0; peer < ranks; ++peer) {
+      std::uint64_t got = UINT64_MAX;
+      ASSERT_TRUE(communicator.get(*window, &got, sizeof got, peer, 0).ok());
+      EXPECT_EQ(got, static_cast<std::uint64_t>(peer));
+      EXPECT_EQ(*window->bytes_of(peer), 3 * sizeof(std::uint64_t));
+    }
+    std::uint64_t last = 0;
+    for (std::uint64_t i = 0; i < rounds; ++i) {
+      const auto before = communicator.change_word(*window, WordOperation::add, 1, 0, 8);
+      ASSERT_TRUE(before.ok()) << before.error().describe();
+      EXPECT_TRUE(i == 0 || *before > last) << "each value is given once";
+      last = *before;
+    }
+    EXPECT_TRUE(communicator.flush(0).ok());
+    ASSERT_TRUE(communicator.barrier().ok());
+    EXPECT_EQ(*communicator.change_word(*window, WordOperation::add, 0, 0, 8), ranks * rounds);
+    if (rank == 1) {
+      EXPECT_EQ(*communicator.change_word(*window, WordOperation::compare_and_swap, 5, 2, 16, 1),
+                0U);
+      EXPECT_EQ(*communicator.change_word(*window, WordOperation::compare_and_swap, 5, 2, 16, 0),
+                0U);
+      EXPECT_EQ(*communicator.change_word(*window, WordOperation::swap, 6, 2, 16), 5U);
+    }
+    ASSERT_TRUE(communicator.barrier().ok());
+    EXPECT_EQ(memory[2], rank == 2 ? 6U : 0U);
+    ASSERT_TRUE(communicator.barrier().ok());
+  });
+}
+
+TEST(Windows, AWordThatIsNotAlignedIsRefused) {
+  run_ranks({.ranks = 2}, [](Communicator& communicator) {
+    alignas(8) std::array<std::byte, 32> memory{};
+    // One rank's part begins in the middle of a word.
+    const std::size_t skipped = communicator.rank() == 1 ? 4 : 0;
+    auto window = communicator.make_window(memory.data() + skipped, 24);
+    ASSERT_TRUE(window.ok());
+    const auto aligned = communicator.change_word(*window, WordOperation::add, 1, 1, 4);
+    EXPECT_TRUE(aligned.ok());
+    for (const std::size_t offset : {0, 2, 8}) {
+      const auto wrong = communicator.change_word(*window, WordOperation::add, 1, 1, offset);
+      ASSERT_FALSE(wrong.ok());
+      EXPECT_NE(wrong.error().message.find("no multiple of 8"), std::string::npos);
+    }
+    EXPECT_FALSE(communicator.change_word(*window, WordOperation::add, 1, 0, 17).ok());
+    EXPECT_FALSE(communicator.change_word(*window, WordOperation::add, 1, 0, 24).ok());
+    std::byte byte{};
+    const Status outside = communicator.get(*window, &byte, 1, 1, 24);
+    ASSERT_FALSE(outside.ok());
+    EXPECT_NE(outside.error().message.find("which has 24 bytes"), std::string::npos);
+    EXPECT_FALSE(communicator.flush(2).ok());
     EXPECT_TRUE(communicator.barrier().ok());
   });
 }
