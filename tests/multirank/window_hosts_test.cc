@@ -177,7 +177,12 @@ void get_until_told(Communicator& communicator, const std::function<void()>& end
   auto window = communicator.make_window(&memory, sizeof memory);
   ASSERT_TRUE(window.ok());
   fence(communicator);  // they are connected
-  if (communicator.rank() == 1) return end();
+  if (communicator.rank() == 1) {
+    const SignalWait begins{.peer = 0};
+    ASSERT_TRUE(communicator.wait_signals(std::span(&begins, 1)).ok());
+    return end();
+  }
+  ASSERT_TRUE(communicator.signal(1, 0).ok());
   std::uint64_t got = 0;
   Status status;
   // What was asked before it left may still be answered.
