@@ -146,6 +146,19 @@ class Communicator:
     def destroy_at_exit(self) -> None:
         """As destroy(), but calls of daemon threads are aborted after 2 s."""
 
+def try_call(
+    communicator: Communicator,
+    collective: str,
+    input: object,
+    output: object,
+    operation: str,
+    root: int,
+) -> bool:
+    """Runs a collective of default options on plain arrays; False if it is none, and not run."""
+
+def try_message(communicator: Communicator, is_send: bool, array: object, peer: int) -> bool:
+    """The same for a message without a tag."""
+
 def cuda_device_count() -> int: ...
 def device_of_address(address: int) -> int:
     """The CUDA device whose memory is at an address; MisuseError if it is none's."""

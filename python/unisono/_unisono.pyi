@@ -22,6 +22,8 @@ from unisono._communicator import forgotten_meeting as forgotten_meeting
 from unisono._communicator import make_secret as make_secret
 from unisono._communicator import meet as meet
 from unisono._communicator import own_address as own_address
+from unisono._communicator import try_call as try_call
+from unisono._communicator import try_message as try_message
 from unisono._language import Chunk as Chunk
 from unisono._language import Chunks as Chunks
 from unisono._language import Compiled as Compiled

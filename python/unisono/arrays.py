@@ -190,6 +190,11 @@ def empty_like(view: View, shape: tuple[int, ...]) -> Returned:
     return np.empty(shape, _numpy_type(view))
 
 
+def plain_like(array: Array | None) -> Array | None:
+    """An uninitialised array like a NumPy array; None for other kinds."""
+    return np.empty(array.shape, array.dtype) if type(array) is np.ndarray else None
+
+
 def element_bytes(view: View) -> int:
     """Bytes of an element."""
     return int(view.words * _SIZES[view.word])

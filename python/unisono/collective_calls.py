@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Unpack, cast
 
+from unisono import _unisono as native
 from unisono.arguments import guard
-from unisono.arrays import Array, Returned, empty_like
+from unisono.arrays import Array, Returned, empty_like, plain_like
 from unisono.calls import CallOptions
 from unisono.errors import MisuseError
 from unisono.inspection import Inspection
@@ -39,6 +40,10 @@ class Collectives(Inspection):
             The output; with async_op, a Work.
         """
         what = "all_reduce"
+        if self._is_quick and not options:
+            out = plain_like(x) if out is None else out
+            if native.try_call(self._native, what, x, out, op, 0):
+                return out
         source = self._input(x, what, options, writable=out is x, op=op)
         target = source if out is x else self._output(out, source, source.shape, what, options)
         return self._call(
@@ -60,6 +65,8 @@ class Collectives(Inspection):
             The output; with async_op, a Work.
         """
         what = "all_gather"
+        if self._is_quick and not options and native.try_call(self._native, what, x, out, "sum", 0):
+            return out
         source = self._input(x, what, options)
         target = self._output(out, source, self._joined(source), what, options)
         return self._call(what, source, target, source.count, options)
@@ -86,6 +93,8 @@ class Collectives(Inspection):
             The output; with async_op, a Work.
         """
         what = "reduce_scatter"
+        if self._is_quick and not options and native.try_call(self._native, what, x, out, op, 0):
+            return out
         source = self._input(x, what, options, op=op)
         target = self._output(out, source, self._block(source, what), what, options)
         return self._call(
@@ -108,6 +117,10 @@ class Collectives(Inspection):
         """
         what = "broadcast"
         self._check_root(root, what)
+        if self._is_quick and not options:
+            given = x if out is None else out
+            if native.try_call(self._native, what, x, given, "sum", root):
+                return given
         if out is None and self.rank == root:
             source = self._input(x, what, options, writable=False)
             return self._call(what, source, source, source.count, options, root=root)
@@ -228,6 +241,10 @@ class Collectives(Inspection):
             The output; with async_op, a Work.
         """
         what = "all_to_all"
+        if self._is_quick and not options:
+            out = plain_like(x) if out is None else out
+            if native.try_call(self._native, what, x, out, "sum", 0):
+                return out
         source = self._input(x, what, options, writable=out is x)
         self._block(source, what)
         target = source if out is x else self._output(out, source, source.shape, what, options)
@@ -285,6 +302,9 @@ class Collectives(Inspection):
 
     def barrier(self, **options: Unpack[CallOptions]) -> Work | None:
         """Returns when all ranks have called it; with async_op, a Work."""
+        if self._is_quick and not options:
+            native.try_call(self._native, "barrier", None, None, "sum", 0)
+            return None
         return cast("Work | None", self._call("barrier", None, None, 0, options))
 
 
