@@ -23,6 +23,9 @@ class Buffer:
     def type_text(self) -> str: ...  # for messages, also of foreign types
     @property
     def on_cpu(self) -> bool: ...
+    def plain(self) -> tuple[int, int, tuple[int, ...], str] | None:
+        """Address, count, shape and type of a dense array in CPU memory of a known type."""
+
     @property
     def device(self) -> str: ...
     @property

@@ -129,6 +129,12 @@ class View:
             buffer = _buffer_of(shared, writable)
         except Exception as error:  # an exporter may raise any
             raise MisuseError(_why_not_shared(array, writable, what, error, operation)) from None
+        plain = buffer.plain() if dtype is None and not named else None
+        if plain is not None:
+            self.buffer, self.device, self.words = buffer, None, 1
+            self.address, self.count, self.shape, self.type = plain
+            self.word = self.type
+            return
         kind, _, number = buffer.device.partition(":")
         if kind not in ("cpu", "cuda"):
             raise MisuseError(
@@ -137,12 +143,8 @@ class View:
             )
         if not buffer.contiguous:
             raise MisuseError(_why_strided(buffer.shape, buffer.strides, what))
-        if dtype is None and buffer.type and not named:
-            self.type = self.word = buffer.type
-            self.words = 1
-        else:
-            self.type = _type_of(buffer, named, dtype, what)
-            self.word, self.words = _words_of(self.type, buffer.item_bytes, operation, what)
+        self.type = _type_of(buffer, named, dtype, what)
+        self.word, self.words = _words_of(self.type, buffer.item_bytes, operation, what)
         self.buffer = buffer
         self.address = buffer.address
         self.count = buffer.count
@@ -225,6 +227,9 @@ def known_type(name: str) -> str:
 
 class _CudaArray:
     """What `__cuda_array_interface__` says, in the form that native.Buffer has for other arrays."""
+
+    def plain(self) -> None:
+        """It is in no CPU memory."""
 
     def __init__(self, interface: dict[str, Any], writable: bool) -> None:
         address, read_only = interface["data"]
