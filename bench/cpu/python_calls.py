@@ -1,4 +1,4 @@
-"""Calls from Python on NumPy arrays and objects, by Unisono or by mpi4py.
+"""Calls from Python on NumPy arrays and objects, and accesses to windows, by Unisono or by mpi4py.
 
     unisono run -n 2 bench/cpu/python_calls.py --json unisono.json
     mpiexec -n 2 python bench/cpu/python_calls.py --library mpi4py --json openmpi.json
@@ -6,7 +6,8 @@
 
 The time of a call is that of the slowest rank: the mean of a batch, and of all batches the least
 and the median. A message is half a round trip. Objects are NumPy arrays of so many bytes, which
-mpi4py pickles as its communicator does (`mpi4py`) or with buffers out of band (`pkl5`).
+mpi4py pickles as its communicator does (`mpi4py`) or with buffers out of band (`pkl5`). Two
+ranks access each other's windows at the same time; a put is over when it is there.
 """
 
 import argparse
@@ -62,6 +63,66 @@ def of_unisono(comm: Any, size: int) -> Calls:
         "broadcast of an object": lambda: comm.broadcast_object(x),
         "all_gather of objects": lambda: comm.all_gather_object(x),
     }
+
+
+def accesses_of_unisono(comm: Any, size: int) -> Calls:
+    x, out = arrays(size, comm.size)[:2]
+    words = np.zeros(1, np.int64)
+    window, counter = comm.window(x.copy()), comm.window(words)
+    peer = 1 - comm.rank
+
+    def put() -> None:
+        window.put(x, peer)
+        window.flush(peer)
+
+    def halo() -> None:
+        window.put(x, peer, signal=0)
+        comm.wait_signals(peer, 0)
+        comm.signal(peer, 1)
+        comm.wait_signals(peer, 1)
+
+    return {
+        "put": put,
+        "get": lambda: window.get(peer, out=out),
+        "halo": halo,
+        "fetch_add": lambda: counter.fetch_add(peer, 0, 1),
+    }
+
+
+def accesses_of_mpi4py(comm: Any, size: int) -> Calls:
+    from mpi4py import MPI
+
+    x, out = arrays(size, comm.size)[:2]
+    one, before = np.ones(1, np.int64), np.zeros(1, np.int64)
+    memory, words = x.copy(), np.zeros(1, np.int64)
+    window = MPI.Win.Create(memory, memory.itemsize, comm=comm)
+    counter = MPI.Win.Create(words, 8, comm=comm)
+    turn = MPI.Win.Create(memory, memory.itemsize, comm=comm)
+    group = comm.group.Incl([1 - comm.rank])
+    window.Lock_all()
+    counter.Lock_all()
+    peer = 1 - comm.rank
+
+    def put() -> None:
+        window.Put(x, peer)
+        window.Flush(peer)
+
+    def get() -> None:
+        window.Get(out, peer)
+        window.Flush(peer)
+
+    def halo() -> None:
+        turn.Post(group)
+        turn.Start(group)
+        turn.Put(x, peer)
+        turn.Complete()
+        turn.Wait()
+
+    def fetch_add() -> None:
+        counter.Fetch_and_op(one, before, peer)
+        counter.Flush(peer)
+
+    return {"put": put, "get": get, "halo": halo, "fetch_add": fetch_add}
 
 
 def of_mpi4py(comm: Any, objects: Any, size: int) -> Calls:
@@ -122,7 +183,11 @@ def run_unisono() -> tuple[int, int, dict[str, dict[str, float]]]:
         def slowest(seconds: float) -> float:
             return float(comm.all_reduce(np.array(seconds), "max"))
 
-        return comm.rank, comm.size, run(lambda size: of_unisono(comm, size), slowest)
+        def calls(size: int) -> Calls:
+            accesses = accesses_of_unisono(comm, size) if comm.size == 2 else {}
+            return of_unisono(comm, size) | accesses
+
+        return comm.rank, comm.size, run(calls, slowest)
 
 
 def run_mpi4py(is_out_of_band: bool) -> tuple[int, int, dict[str, dict[str, float]]]:
@@ -135,7 +200,11 @@ def run_mpi4py(is_out_of_band: bool) -> tuple[int, int, dict[str, dict[str, floa
     def slowest(seconds: float) -> float:
         return float(comm.allreduce(seconds, MPI.MAX))
 
-    return comm.rank, comm.size, run(lambda size: of_mpi4py(comm, objects, size), slowest)
+    def calls(size: int) -> Calls:
+        accesses = accesses_of_mpi4py(comm, size) if comm.size == 2 else {}
+        return of_mpi4py(comm, objects, size) | accesses
+
+    return comm.rank, comm.size, run(calls, slowest)
 
 
 def compare(files: list[Path]) -> None:

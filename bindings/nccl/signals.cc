@@ -116,7 +116,7 @@ Clock::duration patience() {
 // In host memory: looks, and gives up in time.
 Result<bool> look(const Handle& handle, const std::vector<SignalWait>& waits,
                   std::optional<Clock::time_point>& until) {
-  auto all = handle->communicator().try_take_signals(waits);
+  auto all = handle->communicator().test_signals(waits);
   if (!all.ok() || *all) return all;
   if (!until) until = Clock::now() + patience();
   if (Clock::now() < *until) return false;
@@ -160,7 +160,7 @@ ncclResult_t start_wait(int count, const ncclWaitSignalDesc_t* given, ncclComm_t
   return add(
       handle,
       [handle, waits, options = options_on(stream)]() -> Result<bool> {
-        return over(handle->communicator().take_signals(waits, options));
+        return over(handle->communicator().wait_signals(waits, options));
       },
       true);
 }

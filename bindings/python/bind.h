@@ -8,6 +8,8 @@ namespace unisono::python {
 void bind_buffer(nanobind::module_& module);
 void bind_meeting(nanobind::module_& module);
 void bind_communicator(nanobind::module_& module);  // call.cc, communicator.cc
+void bind_window(nanobind::module_& module);
+void bind_quick_call(nanobind::module_& module);
 void bind_call(nanobind::module_& module);
 void bind_cards(nanobind::module_& module);
 void bind_cuda(nanobind::module_& module);

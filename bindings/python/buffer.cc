@@ -91,6 +91,15 @@ class Buffer {
                : found;
   }
 
+  // Address, count, shape and type of a dense array in CPU memory, whose type the core has; None of
+  // others. For most arrays this is all that is asked.
+  nb::object plain() const {
+    if (!on_cpu() || !contiguous_) return nb::none();
+    const std::string known = type();
+    if (known.empty()) return nb::none();
+    return nb::make_tuple(address(), count(), shape(), known);
+  }
+
   std::string device() const {
     const int type = memory_.device_type();
     const std::string id = str(":", memory_.device_id());
@@ -145,6 +154,7 @@ void bind_buffer(nb::module_& module) {
       .def_prop_ro("type", &Buffer::type)
       .def_prop_ro("type_text", &Buffer::type_text)
       .def_prop_ro("on_cpu", &Buffer::on_cpu)
+      .def("plain", &Buffer::plain)
       .def_prop_ro("device", &Buffer::device)
       .def_prop_ro("contiguous", &Buffer::contiguous);
 }

@@ -16,6 +16,8 @@ NB_MODULE(_unisono, module) {
   bind_call(module);
   bind_meeting(module);
   bind_communicator(module);
+  bind_window(module);
+  bind_quick_call(module);
   bind_cards(module);
   bind_cuda(module);
   bind_exit(module);

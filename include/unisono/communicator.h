@@ -256,21 +256,41 @@ class Communicator {
 
   // Collective over this communicator: every rank gives `bytes` of its memory, as many as it likes,
   // of its device or of the host on all ranks alike. The memory must live as long as anybody uses
-  // the window. put() fails if the rank cannot reach the peer's part.
+  // the window; what other hosts' ranks do to it ends with this rank's last copy of the Window. All
+  // ranks can signal each other from then on, too.
   Result<Window> make_window(void* data, std::size_t bytes, bool is_on_device = false);
   // Copies `bytes` to byte `offset` of the peer's part of the window, then signals it unless
   // `signal` is no_signal. The peer has no part in it. On a stream exactly for windows of device
-  // memory. Misuse if it does not fit; an environment error if the peer is not reached: it is on
-  // another host, its memory cannot be shared, or its process has ended; that error names the peer.
+  // memory. `data` may be changed afterwards. On the peer's host the bytes are there then; on
+  // another host once a signal of this rank, an answer to get() or change_word(), or flush() has
+  // come later. Misuse if it does not fit; an environment error if the peer is not reached: its
+  // device memory is on another host, its memory cannot be shared, or its process has ended; that
+  // error names the peer.
   Status put(const Window& window, const void* data, std::size_t bytes, int peer,
              std::size_t offset, int signal = no_signal, const SignalOptions& options = {});
-  // Needs InitOptions::has_signals, as what follows.
+  // Copies `bytes` at byte `offset` of the peer's part of the window to `data`. Windows of host
+  // memory, here and below. Errors as put().
+  Status get(const Window& window, void* data, std::size_t bytes, int peer, std::size_t offset,
+             const AccessOptions& options = {});
+  // Changes the 64-bit word at byte `offset`, and gives its value before. No other change_word() of
+  // any rank comes between; a put does not count. Misuse if the word's address is no multiple of 8.
+  Result<std::uint64_t> change_word(const Window& window, WordOperation operation,
+                                    std::uint64_t operand, int peer, std::size_t offset,
+                                    std::uint64_t expected = 0, const AccessOptions& options = {});
+  // Waits until all that this rank has put to the peer is there.
+  Status flush(int peer, const AccessOptions& options = {});
+  // Needs a window, or InitOptions::has_signals, as what follows.
   Status signal(int peer, int signal, const SignalOptions& options = {});
   // Takes all that is waited for, if it is there. Whether it was. Host memory.
-  Result<bool> try_take_signals(std::span<const SignalWait> waits);
+  Result<bool> test_signals(std::span<const SignalWait> waits);
   // Waits for all of it, or has the stream wait. A timeout names the first peer whose signals are
   // missing; that of a stream, the first peer.
-  Status take_signals(std::span<const SignalWait> waits, const SignalOptions& options = {});
+  Status wait_signals(std::span<const SignalWait> waits, const SignalOptions& options = {});
+  // Their names in earlier versions.
+  Result<bool> try_take_signals(std::span<const SignalWait> waits) { return test_signals(waits); }
+  Status take_signals(std::span<const SignalWait> waits, const SignalOptions& options = {}) {
+    return wait_signals(waits, options);
+  }
 
   // Collective over this communicator: waits for all calls, then gives back the device memory that
   // it has: connections and scratch. Until resume(), which is collective, too, calls are misuse. No

@@ -1,5 +1,9 @@
-// Windows: memory of each rank that the other ranks of its host write and read without its part in
-// it; and signals, by which they tell each other that they have.
+// Windows: memory of each rank that the other ranks write and read without its part in it; and
+// signals, by which they tell each other that they have.
+//
+// Host memory of ranks on one host is written and read where it lies. Between hosts, a thread of
+// the rank that owns the memory carries out what comes, also while the rank computes. Device memory
+// is reached inside a host only.
 //
 // A signal is a counter for each pair of ranks and each number from 0 to signals_of_a_pair - 1.
 // What a rank has put before it signals is there when the signal is seen; a wait takes the signals
@@ -31,6 +35,8 @@ class Window {
   void* data() const;
   std::size_t bytes() const;
   int rank() const;
+  // How many bytes of a rank are in it. Misuse if there is no such rank.
+  Result<std::size_t> bytes_of(int rank) const;
   // Where this process loads and stores byte `offset` of a rank's memory. Misuse if there is no
   // such rank or byte; an environment error, which names the rank, if this process does not reach
   // it.
@@ -39,6 +45,13 @@ class Window {
 
  private:
   std::shared_ptr<const State> state_;
+};
+
+// Changes a 64-bit word of a window at once, and gives its value before.
+enum class WordOperation : std::uint8_t {
+  add,               // operand more, modulo 2^64
+  swap,              // the operand
+  compare_and_swap,  // the operand, if the word was as expected
 };
 
 // `count` signals of a peer, with one number.
@@ -53,6 +66,11 @@ struct SignalOptions {
   // happens at once, in host memory. A call on a stream cannot be captured into a CUDA graph.
   std::optional<void*> stream = std::nullopt;
   std::chrono::nanoseconds timeout{0};  // of a wait; 0: the communicator's
+};
+
+// How long what is done at once, in host memory, may take.
+struct AccessOptions {
+  std::chrono::nanoseconds timeout{0};  // 0: the communicator's
 };
 
 }  // namespace unisono

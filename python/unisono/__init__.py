@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from unisono.neighbours import Grid, Neighbourhood
     from unisono.operations import Operation
     from unisono.persistent import Persistent
+    from unisono.windows import Window
     from unisono.work import ANY_SOURCE, Group, Work, wait_all, wait_any, wait_some
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "Persistent",
     "RendezvousListener",
     "Setting",
+    "Window",
     "Work",
     "__version__",
     "collectives",
@@ -87,6 +89,7 @@ _MODULES = {
     "neighbours": ("Grid", "Neighbourhood"),
     "operations": ("Operation",),
     "persistent": ("Persistent",),
+    "windows": ("Window",),
     "work": ("ANY_SOURCE", "Group", "Work", "wait_all", "wait_any", "wait_some"),
 }  # fmt: skip
 # `import unisono` is enough to use them.

@@ -23,6 +23,9 @@ class Buffer:
     def type_text(self) -> str: ...  # for messages, also of foreign types
     @property
     def on_cpu(self) -> bool: ...
+    def plain(self) -> tuple[int, int, tuple[int, ...], str] | None:
+        """Address, count, shape and type of a dense array in CPU memory of a known type."""
+
     @property
     def device(self) -> str: ...
     @property
@@ -145,6 +148,19 @@ class Communicator:
     def destroy(self) -> None: ...
     def destroy_at_exit(self) -> None:
         """As destroy(), but calls of daemon threads are aborted after 2 s."""
+
+def try_call(
+    communicator: Communicator,
+    collective: str,
+    input: object,
+    output: object,
+    operation: str,
+    root: int,
+) -> bool:
+    """Runs a collective of default options on plain arrays; False if it is none, and not run."""
+
+def try_message(communicator: Communicator, is_send: bool, array: object, peer: int) -> bool:
+    """The same for a message without a tag."""
 
 def cuda_device_count() -> int: ...
 def device_of_address(address: int) -> int:

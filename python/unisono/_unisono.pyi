@@ -22,6 +22,8 @@ from unisono._communicator import forgotten_meeting as forgotten_meeting
 from unisono._communicator import make_secret as make_secret
 from unisono._communicator import meet as meet
 from unisono._communicator import own_address as own_address
+from unisono._communicator import try_call as try_call
+from unisono._communicator import try_message as try_message
 from unisono._language import Chunk as Chunk
 from unisono._language import Chunks as Chunks
 from unisono._language import Compiled as Compiled
@@ -49,6 +51,7 @@ from unisono._simulation import *  # noqa: F403
 from unisono._synthesis import LinkGraph as LinkGraph
 from unisono._synthesis import TransferSchedule as TransferSchedule
 from unisono._synthesis import synthesize_greedily as synthesize_greedily
+from unisono._windows import *  # noqa: F403
 
 __version__: str
 __nanobind_version__: str

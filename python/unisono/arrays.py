@@ -131,6 +131,12 @@ class View:
             buffer = _buffer_of(shared, writable)
         except Exception as error:  # an exporter may raise any
             raise MisuseError(_why_not_shared(array, writable, what, error, operation)) from None
+        plain = buffer.plain() if dtype is None and not named else None
+        if plain is not None:
+            self.buffer, self.device, self.words = buffer, None, 1
+            self.address, self.count, self.shape, self.type = plain
+            self.word = self.type
+            return
         kind, _, number = buffer.device.partition(":")
         if kind not in ("cpu", "cuda"):
             raise MisuseError(
@@ -139,12 +145,8 @@ class View:
             )
         if not buffer.contiguous:
             raise MisuseError(_why_strided(buffer.shape, buffer.strides, what))
-        if dtype is None and buffer.type and not named:
-            self.type = self.word = buffer.type
-            self.words = 1
-        else:
-            self.type = _type_of(buffer, named, dtype, what)
-            self.word, self.words = _words_of(self.type, buffer.item_bytes, operation, what)
+        self.type = _type_of(buffer, named, dtype, what)
+        self.word, self.words = _words_of(self.type, buffer.item_bytes, operation, what)
         self.buffer = buffer
         self.address = buffer.address
         self.count = buffer.count
@@ -192,9 +194,19 @@ def empty_like(view: View, shape: tuple[int, ...]) -> Returned:
     return np.empty(shape, _numpy_type(view))
 
 
+def plain_like(array: Array | None) -> Array | None:
+    """An uninitialised array like a NumPy array; None for other kinds."""
+    return np.empty(array.shape, array.dtype) if type(array) is np.ndarray else None
+
+
+def element_bytes(view: View) -> int:
+    """Bytes of an element."""
+    return int(view.words * _SIZES[view.word])
+
+
 def bytes_of(view: View) -> int:
     """Bytes of the array's memory."""
-    return int(view.count * view.words * _SIZES[view.word])
+    return int(view.count) * element_bytes(view)
 
 
 def rows(view: View) -> tuple[int, tuple[int, ...]]:
@@ -217,6 +229,9 @@ def known_type(name: str) -> str:
 
 class _CudaArray:
     """What `__cuda_array_interface__` says, in the form that native.Buffer has for other arrays."""
+
+    def plain(self) -> None:
+        """It is in no CPU memory."""
 
     def __init__(self, interface: dict[str, Any], writable: bool) -> None:
         address, read_only = interface["data"]

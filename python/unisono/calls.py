@@ -75,6 +75,8 @@ class Calls:
         self.rank: int = communicator.rank
         self.size: int = communicator.size
         self._is_native = False  # the last call came as far as the native one
+        # Whether a call of plain arrays may go without views: ranks that compare calls tell more.
+        self._is_quick = not communicator.compares_calls
         if communicator.compares_calls:
             for name in _COLLECTIVES:
                 setattr(self, name, self._telling(getattr(self, name)))

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Unpack, cast
 
+from unisono import _unisono as native
 from unisono.arguments import guard
-from unisono.arrays import Array, Returned, empty_like
+from unisono.arrays import Array, Returned, empty_like, plain_like
 from unisono.calls import CallOptions
 from unisono.errors import MisuseError
 from unisono.fold_calls import Folds
@@ -46,6 +47,10 @@ class Collectives(Folds, Inspection):
         op = resolved(op, x)
         if not isinstance(op, str):
             return self._fold_all_reduce(x, op, out, options)
+        if self._is_quick and not options:
+            out = plain_like(x) if out is None else out
+            if native.try_call(self._native, what, x, out, op, 0):
+                return out
         source = self._input(x, what, options, writable=out is x, op=op)
         target = source if out is x else self._output(out, source, source.shape, what, options)
         return self._call(
@@ -67,6 +72,8 @@ class Collectives(Folds, Inspection):
             The output; with async_op, a Work.
         """
         what = "all_gather"
+        if self._is_quick and not options and native.try_call(self._native, what, x, out, "sum", 0):
+            return out
         source = self._input(x, what, options)
         target = self._output(out, source, self._joined(source), what, options)
         return self._call(what, source, target, source.count, options)
@@ -96,6 +103,8 @@ class Collectives(Folds, Inspection):
         op = resolved(op, x)
         if not isinstance(op, str):
             return self._fold_reduce_scatter(x, op, out, options)
+        if self._is_quick and not options and native.try_call(self._native, what, x, out, op, 0):
+            return out
         source = self._input(x, what, options, op=op)
         target = self._output(out, source, self._block(source, what), what, options)
         return self._call(
@@ -118,6 +127,10 @@ class Collectives(Folds, Inspection):
         """
         what = "broadcast"
         self._check_root(root, what)
+        if self._is_quick and not options:
+            given = x if out is None else out
+            if native.try_call(self._native, what, x, given, "sum", root):
+                return given
         if out is None and self.rank == root:
             source = self._input(x, what, options, writable=False)
             return self._call(what, source, source, source.count, options, root=root)
@@ -241,6 +254,10 @@ class Collectives(Folds, Inspection):
             The output; with async_op, a Work.
         """
         what = "all_to_all"
+        if self._is_quick and not options:
+            out = plain_like(x) if out is None else out
+            if native.try_call(self._native, what, x, out, "sum", 0):
+                return out
         source = self._input(x, what, options, writable=out is x)
         self._block(source, what)
         target = source if out is x else self._output(out, source, source.shape, what, options)
@@ -298,6 +315,9 @@ class Collectives(Folds, Inspection):
 
     def barrier(self, **options: Unpack[CallOptions]) -> Work | None:
         """Returns when all ranks have called it; with async_op, a Work."""
+        if self._is_quick and not options:
+            native.try_call(self._native, "barrier", None, None, "sum", 0)
+            return None
         return cast("Work | None", self._call("barrier", None, None, 0, options))
 
 

@@ -29,14 +29,14 @@ from unisono.arguments import guard
 from unisono.calls import CallOptions
 from unisono.errors import PEER_KINDS, MisuseError
 from unisono.neighbours import Grid, Neighbourhood, check_shape
+from unisono.one_sided_calls import OneSided
 from unisono.persistent import Persistent
-from unisono.scan_calls import Scans
 from unisono.work import abort_unfinished
 
 __all__ = ["CallOptions", "Communicator"]
 
 
-class Communicator(Scans):
+class Communicator(OneSided):
     """A group of ranks. `unisono.init` makes the first one, `split` makes others of it.
 
     As a context manager it is destroyed at the end, or aborted if an exception leaves the block.

@@ -38,6 +38,10 @@ class Messages(Collectives):
         to each other call sendrecv, or do it in a `group`.
         """
         if not async_op:
+            if self._is_plain(tag, dtype, timeout, stream) and native.try_message(
+                self._native, True, x, peer
+            ):
+                return None
             self._run(*message_of(self._native, True, x, peer, tag, dtype), timeout, stream)
             return None
         group = self.group(async_op=True, timeout=timeout, stream=stream)
@@ -74,6 +78,10 @@ class Messages(Collectives):
             out; with async_op, a Work, whose wait() returns out.
         """
         if not async_op:
+            if self._is_plain(tag, dtype, timeout, stream) and native.try_message(
+                self._native, False, out, peer
+            ):
+                return out
             self._run(*message_of(self._native, False, out, peer, tag, dtype), timeout, stream)
             return out
         group = Group(self._native, self.rank, True, timeout, {"stream": stream}, out)
@@ -125,6 +133,11 @@ class Messages(Collectives):
             **on: For arrays in device memory. Every peer takes at least one SM for each direction.
         """
         return Group(self._native, self.rank, async_op, timeout, on)
+
+    def _is_plain(
+        self, tag: int, dtype: str | None, timeout: float | None, stream: Stream | None
+    ) -> bool:
+        return self._is_quick and tag == 0 and dtype is None and timeout is None and stream is None
 
     def _run(
         self, message: native.Message, view: View, timeout: float | None, stream: Stream | None

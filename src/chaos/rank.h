@@ -97,11 +97,12 @@ class Rank {
   };
   void windows(const Operation& operation, Group& group);
   void make_wrong_puts(Communicator& group, const Opened& opened);
-  Status put_to_neighbours(const Operation& operation, Communicator& group, Opened& opened,
+  Status put_to_all(const Operation& operation, Communicator& group, Opened& opened,
                            int round);
+  std::chrono::nanoseconds patience() const;
   Status take(int signal, Communicator& group, const Opened& opened);
-  void check_window(const Operation& operation, const Communicator& group, const Opened& opened,
-                    int round);
+  Status check_window(const Operation& operation, Communicator& group, const Opened& opened,
+                      int round);
   // Puts a byte to its own window, which must be refused.
   void look_whether_closed(Communicator& group, const Opened& opened, const std::string& when);
   void expect_refusal(const std::string& what, const Status& status, ErrorKind kind);

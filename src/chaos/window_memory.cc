@@ -18,12 +18,7 @@ constexpr std::byte untouched{0x5a};
 WindowMemory::WindowMemory(const Operation& operation, std::vector<int> members, int me, int nodes)
     : operation_(operation), members_(std::move(members)), me_(me), nodes_(nodes) {
   const auto ranks = static_cast<int>(members_.size());
-  for (int step = 0; step < ranks; ++step) {
-    const int other = (me + step) % ranks;
-    if (members_[static_cast<std::size_t>(other)] % nodes ==
-        members_[static_cast<std::size_t>(me)] % nodes)
-      neighbours_.push_back(other);
-  }
+  for (int step = 0; step < ranks; ++step) peers_.push_back((me + step) % ranks);
   slot_bytes_ = static_cast<std::size_t>(operation.count) * size_bytes(operation.type);
   bytes_.assign(bytes_of(me) + 2 * guard_bytes, canary);
   std::ranges::fill(window(), untouched);
@@ -35,14 +30,9 @@ std::vector<std::byte> WindowMemory::message(int sender, int receiver, int round
   return message_of(of, members_[static_cast<std::size_t>(sender)]);
 }
 
-std::optional<int> WindowMemory::stranger() const {
-  for (int other = 0; other < static_cast<int>(members_.size()); ++other)
-    if (!is_neighbour(other)) return other;
-  return std::nullopt;
-}
-
 bool WindowMemory::is_neighbour(int rank) const {
-  return std::ranges::find(neighbours_, rank) != neighbours_.end();
+  return members_[static_cast<std::size_t>(rank)] % nodes_ ==
+         members_[static_cast<std::size_t>(me_)] % nodes_;
 }
 
 std::size_t WindowMemory::bytes_of(int rank) const {
@@ -71,8 +61,7 @@ void WindowMemory::close() {
 // Each byte may be that of any round: a put that failed may have written a part.
 std::optional<std::size_t> WindowMemory::touched_byte(int sender) const {
   std::vector<std::vector<std::byte>> allowed{std::vector<std::byte>(slot_bytes_, untouched)};
-  if (is_neighbour(sender))
-    for (int round = 0; round < rounds; ++round) allowed.push_back(message(sender, me_, round));
+  for (int round = 0; round < rounds; ++round) allowed.push_back(message(sender, me_, round));
   const std::span<const std::byte> found = slot(sender);
   for (std::size_t i = 0; i < slot_bytes_; ++i)
     if (std::ranges::none_of(allowed, [&](const auto& bytes) { return bytes[i] == found[i]; }))

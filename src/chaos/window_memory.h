@@ -21,10 +21,9 @@ class WindowMemory {
 
   // Gives what a rank puts to another one's memory in a round; both are named by their places.
   std::vector<std::byte> message(int sender, int receiver, int round) const;
-  // The places of the ranks of this host, from this rank on.
-  const std::vector<int>& neighbours() const { return neighbours_; }
-  // The first rank of another host, if there is one.
-  std::optional<int> stranger() const;
+  // The places of all ranks, from this rank on.
+  const std::vector<int>& peers() const { return peers_; }
+  // Whether that rank's memory may be loaded here: it is on this host.
   bool is_neighbour(int rank) const;
   std::size_t offset_of(int sender) const { return static_cast<std::size_t>(sender) * slot_bytes_; }
   // Gives the size of a rank's window; ranks have windows of different sizes.
@@ -46,7 +45,7 @@ class WindowMemory {
   const std::vector<int> members_;
   const int me_;
   const int nodes_;
-  std::vector<int> neighbours_;
+  std::vector<int> peers_;
   std::size_t slot_bytes_ = 0;
   std::vector<std::byte> bytes_;
   bool is_closed_ = false;

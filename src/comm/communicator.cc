@@ -212,18 +212,36 @@ Status Communicator::put(const Window& window, const void* data, std::size_t byt
   return core_->put(window, data, bytes, peer, offset, signal, options);
 }
 
+Status Communicator::get(const Window& window, void* data, std::size_t bytes, int peer,
+                         std::size_t offset, const AccessOptions& options) {
+  if (!core_) return no_communicator();
+  return core_->get(window, data, bytes, peer, offset, options);
+}
+
+Result<std::uint64_t> Communicator::change_word(const Window& window, WordOperation operation,
+                                                std::uint64_t operand, int peer, std::size_t offset,
+                                                std::uint64_t expected,
+                                                const AccessOptions& options) {
+  if (!core_) return no_communicator();
+  return core_->change_word(window, operation, operand, expected, peer, offset, options);
+}
+
+Status Communicator::flush(int peer, const AccessOptions& options) {
+  return core_ ? core_->flush(peer, options) : no_communicator();
+}
+
 Status Communicator::signal(int peer, int signal, const SignalOptions& options) {
   return core_ ? core_->signal(peer, signal, options) : no_communicator();
 }
 
-Result<bool> Communicator::try_take_signals(std::span<const SignalWait> waits) {
+Result<bool> Communicator::test_signals(std::span<const SignalWait> waits) {
   if (!core_) return no_communicator();
-  return core_->try_take_signals(waits);
+  return core_->test_signals(waits);
 }
 
-Status Communicator::take_signals(std::span<const SignalWait> waits, const SignalOptions& options) {
+Status Communicator::wait_signals(std::span<const SignalWait> waits, const SignalOptions& options) {
   if (!core_) return no_communicator();
-  return core_->take_signals(waits, options);
+  return core_->wait_signals(waits, options);
 }
 
 Status Communicator::suspend() { return core_ ? core_->suspend() : no_communicator(); }
@@ -260,6 +278,8 @@ MemoryReport Communicator::memory() const {
   const Scheduler::Pause pause(*core_->scheduler);
   core_->host->report(report);
   if (core_->device() != nullptr) core_->device()->report(report);
+  if (const auto* const service = core_->service_made.load(std::memory_order_acquire))
+    service->report(report);
   report.record_bytes = core_->scheduler->record_bytes() + core_->status_page->memory_bytes();
   report.total_bytes = report.scratch_bytes + report.record_bytes + report.plans_bytes;
   for (const ConnectionMemory& connection : report.connections)

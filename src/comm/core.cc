@@ -13,6 +13,7 @@
 #include "comm/job/launcher_note.h"
 #include "comm/run/calls.h"
 #include "comm/run/out_of_memory.h"
+#include "transport/fault.h"
 
 namespace unisono {
 
@@ -108,6 +109,8 @@ Result<std::shared_ptr<Communicator::Core>> Communicator::Core::make(
               std::max<std::int64_t>(job->settings().integer(Setting::record_slots), 1)),
           .on_failure =
               [of = core.get(), me = job->rank(), ranks = job->size()](const Error& error) {
+                if (auto* const service = of->service_made.load(std::memory_order_acquire))
+                  service->abort(transport::fault_of(error, of->rank));
                 note_failure(*of, error, me, ranks);
                 comm::dump_process_to_directory(*of);
               }},
@@ -146,6 +149,8 @@ Status Communicator::Core::alive() {
     return misuse("communicator ", id, " was destroyed on rank ", rank);
   if (comm::DevicePath* const known = device())
     if (auto status = known->connections().failure(); !status.ok()) scheduler->fail(status.error());
+  if (const comm::WindowService* const service = service_made.load(std::memory_order_acquire))
+    if (auto status = service->failure(); !status.ok()) scheduler->fail(status.error());
   return scheduler->failure();
 }
 

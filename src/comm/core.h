@@ -6,6 +6,7 @@
 #include <unisono/communicator.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "comm/run/scheduler.h"
 #include "comm/run/status_page.h"
 #include "comm/run/task.h"
+#include "comm/windows/window_service.h"
 #include "sys/fork.h"
 
 namespace unisono {
@@ -74,6 +76,12 @@ struct Communicator::Core {
   // Null: nobody has asked for them, or `no_signals` says why not.
   std::unique_ptr<comm::Signals> signals;
   std::optional<Error> no_signals;
+  // From the first window of host memory on that ranks of several hosts make.
+  std::shared_ptr<comm::WindowService> window_service;
+  // Both, for threads that do not make windows; release, once all is made.
+  std::atomic<comm::Signals*> signals_made{nullptr};
+  std::atomic<comm::WindowService*> service_made{nullptr};
+  std::uint32_t windows = 0;  // made so far, of all kinds
   std::unique_ptr<comm::Scheduler> scheduler;
   std::unique_ptr<comm::Watch> watch;
   mutable std::mutex dump_mutex;
@@ -115,9 +123,15 @@ struct Communicator::Core {
   Result<Window> make_window(void* data, std::size_t bytes, bool is_on_device);
   Status put(const Window& window, const void* data, std::size_t bytes, int peer,
              std::size_t offset, int signal, const SignalOptions& options);
+  Status get(const Window& window, void* data, std::size_t bytes, int peer, std::size_t offset,
+             const AccessOptions& options);
+  Result<std::uint64_t> change_word(const Window& window, WordOperation operation,
+                                    std::uint64_t operand, std::uint64_t expected, int peer,
+                                    std::size_t offset, const AccessOptions& options);
+  Status flush(int peer, const AccessOptions& options);
   Status signal(int peer, int number, const SignalOptions& options);
-  Result<bool> try_take_signals(std::span<const SignalWait> waits);
-  Status take_signals(std::span<const SignalWait> waits, const SignalOptions& options);
+  Result<bool> test_signals(std::span<const SignalWait> waits);
+  Status wait_signals(std::span<const SignalWait> waits, const SignalOptions& options);
   Status suspend();
   Status resume();
   // Waits for all calls, then closes the connections.
@@ -138,10 +152,31 @@ struct Communicator::Core {
   Result<comm::CallPath*> path_for(const std::optional<void*>& stream);
   Status make_device(int ordinal);
   void wait_until_idle();
+  // What an access to a window takes for granted.
+  Status check_access(const Window& window, int peer, std::size_t offset, std::size_t bytes,
+                      std::string_view what);
   // Makes a put whose arguments have been checked.
   Status move(const Window::State& state, const void* data, std::size_t bytes, int peer,
               std::size_t offset, const SignalOptions& options);
-  Result<comm::Signals*> signals_of_host();
+  Status put_afar(const Window::State& state, std::span<const std::byte> data, int peer,
+                  std::size_t offset, int signal, std::int64_t limit_ns);
+  Result<std::uint64_t> change_word_here(const Window::State& state, WordOperation operation,
+                                         std::uint64_t operand, std::uint64_t expected, int peer,
+                                         std::size_t offset);
+  // Asks a rank of another host, and waits for the answer: the value before, of a word.
+  Result<std::uint64_t> ask(int peer, const comm::WindowMessage& message, std::byte* destination,
+                            std::int64_t limit_ns, std::string_view what);
+  // Repeats step() until it says true, or until `until_ns`: then a timeout error says that this
+  // rank has waited the whole limit for `what`. Fails where the communicator does, or the peer of
+  // another host is gone.
+  Status wait_for_peer(int peer, std::int64_t limit_ns, std::int64_t until_ns,
+                       const std::string& what, const std::function<Result<bool>()>& step);
+  std::int64_t limit_of(std::chrono::nanoseconds timeout) const {
+    return timeout.count() > 0 ? timeout.count() : timeout_ns;
+  }
+  Result<comm::Signals*> signals_of_job();
+  // For windows of host memory, on all ranks alike: what the window needs of this one.
+  Status prepare_windows();
   // Collective, a barrier, too: afterwards all ranks have signals, or none.
   Status make_signals(const comm::Job& of, comm::ControlGroup& members);
   Status select(const comm::CallView& call, const plan::Header& shape, const comm::CallPath& path,

@@ -18,6 +18,7 @@ void Communicator::Core::wait_until_idle() {
 }
 
 Status Communicator::Core::drain() {
+  if (window_service) window_service->stop();
   for (;;) {
     wait_until_idle();
     const comm::Scheduler::Pause pause(*scheduler);

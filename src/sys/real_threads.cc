@@ -95,6 +95,11 @@ Status RealWorld::write_memory(const ProcessIdentity& owner, std::uint64_t addre
   return write_process_memory(owner.pid, address, bytes.data(), bytes.size());
 }
 
+Status RealWorld::read_memory(const ProcessIdentity& owner, std::uint64_t address,
+                              std::span<std::byte> bytes) {
+  return read_process_memory(owner.pid, bytes.data(), address, bytes.size());
+}
+
 std::string RealWorld::host_identity() { return sys::host_identity(); }
 
 int RealWorld::processors() { return static_cast<int>(std::thread::hardware_concurrency()); }

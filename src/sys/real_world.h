@@ -50,6 +50,8 @@ class RealWorld final : public World {
   std::byte* find_memory(const ProcessIdentity& owner, std::uint64_t address) override;
   Status write_memory(const ProcessIdentity& owner, std::uint64_t address,
                       std::span<const std::byte> bytes) override;
+  Status read_memory(const ProcessIdentity& owner, std::uint64_t address,
+                     std::span<std::byte> bytes) override;
   std::string host_identity() override;
   int processors() override;
 

@@ -1,4 +1,4 @@
-// Memory of processes that others of their host write to, in the simulated world.
+// Memory of processes that others of their host write and read, in the simulated world.
 
 #include <algorithm>
 #include <array>
@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/str.h"
 #include "sys/simulated_process.h"
 
 namespace unisono::sys {
@@ -41,13 +42,12 @@ std::byte* SimulatedWorld::find_memory(const ProcessIdentity& owner, std::uint64
   return owner == process() ? simulation_.find_memory(owner.pid, address, 0) : nullptr;
 }
 
-// The writer may lose the processor before the kernel copies, and in the middle of it.
-Status SimulatedWorld::write_memory(const ProcessIdentity& owner, std::uint64_t address,
-                                    std::span<const std::byte> bytes) {
-  simulation_.reach(process_, "memory.write");
-  const std::size_t half = bytes.size() / 2;
-  std::size_t left = bytes.size();
-  for (const auto part : std::array{bytes.first(half), bytes.subspan(half)}) {
+template <class Move>
+Status SimulatedWorld::move_memory(const ProcessIdentity& owner, std::uint64_t address,
+                                   std::size_t bytes, std::string_view what, Move move) {
+  const std::size_t half = bytes / 2;
+  std::size_t at = 0;
+  for (const std::size_t part : std::array{half, bytes - half}) {
     if (simulation_.random() % 2 == 0) simulation_.interrupt(process_);
     const auto& worlds = simulation_.worlds_;
     const bool is_there = owner.pid > 0 && owner.pid <= static_cast<int>(worlds.size());
@@ -55,16 +55,32 @@ Status SimulatedWorld::write_memory(const ProcessIdentity& owner, std::uint64_t 
         is_there ? worlds[static_cast<std::size_t>(owner.pid - 1)].get() : nullptr;
     const bool is_reached = there != nullptr && there->is_alive_ && there->host_ == host_;
     std::byte* const place =
-        is_reached ? simulation_.find_memory(owner.pid, address, left) : nullptr;
+        is_reached ? simulation_.find_memory(owner.pid, address + at, bytes - at) : nullptr;
     if (place == nullptr)
-      return system_error(
-          str("writing ", bytes.size(), " bytes of process ", owner.pid, "'s memory"),
-          is_reached ? EFAULT : ESRCH);
-    std::memcpy(place, part.data(), part.size());
-    address += part.size();
-    left -= part.size();
+      return system_error(str(what, " ", bytes, " bytes of process ", owner.pid, "'s memory"),
+                          is_reached ? EFAULT : ESRCH);
+    move(place, at, part);
+    at += part;
   }
   return {};
+}
+
+Status SimulatedWorld::write_memory(const ProcessIdentity& owner, std::uint64_t address,
+                                    std::span<const std::byte> bytes) {
+  simulation_.reach(process_, "memory.write");
+  return move_memory(owner, address, bytes.size(), "writing",
+                     [&](std::byte* place, std::size_t at, std::size_t part) {
+                       std::memcpy(place, bytes.data() + at, part);
+                     });
+}
+
+Status SimulatedWorld::read_memory(const ProcessIdentity& owner, std::uint64_t address,
+                                   std::span<std::byte> bytes) {
+  simulation_.reach(process_, "memory.read");
+  return move_memory(owner, address, bytes.size(), "reading",
+                     [&](const std::byte* place, std::size_t at, std::size_t part) {
+                       std::memcpy(bytes.data() + at, place, part);
+                     });
 }
 
 }  // namespace unisono::sys

@@ -54,10 +54,18 @@ class SimulatedWorld final : public World {
   std::byte* find_memory(const ProcessIdentity& owner, std::uint64_t address) override;
   Status write_memory(const ProcessIdentity& owner, std::uint64_t address,
                       std::span<const std::byte> bytes) override;
+  Status read_memory(const ProcessIdentity& owner, std::uint64_t address,
+                     std::span<std::byte> bytes) override;
   std::string host_identity() override { return host_; }
   int processors() override { return 64; }  // more than ranks, as a rule
 
  private:
+  // Memory of another process of this host, in two parts, before each of which this one may lose
+  // the processor. move(there, offset, bytes) copies.
+  template <class Move>
+  Status move_memory(const ProcessIdentity& owner, std::uint64_t address, std::size_t bytes,
+                     std::string_view what, Move move);
+
   friend class Simulation;
   friend class SimulatedStream;
   friend class SimulatedListener;

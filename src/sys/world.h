@@ -192,6 +192,9 @@ class World {
   // error if that process has ended, has no such memory or does not allow it.
   virtual Status write_memory(const ProcessIdentity& owner, std::uint64_t address,
                               std::span<const std::byte> bytes) = 0;
+  // The other way.
+  virtual Status read_memory(const ProcessIdentity& owner, std::uint64_t address,
+                             std::span<std::byte> bytes) = 0;
   // The same for two processes exactly if they can share memory.
   virtual std::string host_identity() = 0;
   // Of this host, that its processes may use.

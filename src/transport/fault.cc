@@ -84,4 +84,15 @@ Error own_error(int peer, const Fault& fault) {
       fault, str("the connection to rank ", peer, " was closed because ", what_happened(fault)));
 }
 
+Fault fault_of(const Error& error, int self) {
+  using Kind = Fault::Kind;
+  const bool blames_nobody = error.kind == ErrorKind::peer && error.peer < 0;
+  const Kind kind = error.aborted     ? Kind::aborted
+                    : error.timed_out ? Kind::timed_out
+                    : blames_nobody   ? Kind::disagreed
+                                      : Kind::failed;
+  const bool is_own = error.peer < 0 && kind != Kind::disagreed;
+  return {kind, is_own ? self : error.peer};
+}
+
 }  // namespace unisono::transport

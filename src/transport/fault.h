@@ -25,5 +25,7 @@ Error impossible_fault(int peer, std::uint64_t word, int ranks);
 Error told_error(int peer, const Fault& fault);
 // What this end itself was given up for.
 Error own_error(int peer, const Fault& fault);
+// The other way: what rank `self` tells its peers of an error that it gives up for.
+Fault fault_of(const Error& error, int self);
 
 }  // namespace unisono::transport

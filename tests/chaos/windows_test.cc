@@ -85,8 +85,9 @@ class MemoryOfAWindow : public testing::Test {
 };
 
 TEST_F(MemoryOfAWindow, MayHoldPartsOfWhatWasPut) {
-  EXPECT_EQ(memory_.neighbours(), (std::vector<int>{2, 0}));
-  EXPECT_EQ(memory_.stranger(), 1);
+  EXPECT_EQ(memory_.peers(), (std::vector<int>{2, 3, 0, 1}));
+  EXPECT_TRUE(memory_.is_neighbour(0));
+  EXPECT_FALSE(memory_.is_neighbour(1));
   EXPECT_NE(memory_.message(sender, me, 0), memory_.message(sender, me, 1));
   EXPECT_NE(memory_.message(sender, me, 0), memory_.message(sender, sender, 0));
   put(0, 50);
@@ -96,8 +97,7 @@ TEST_F(MemoryOfAWindow, MayHoldPartsOfWhatWasPut) {
 }
 
 TEST_F(MemoryOfAWindow, ShowsWhatNobodyMayWrite) {
-  // Before and behind it, in the slot of a rank of another host, behind the slots, and what no
-  // round has put.
+  // Before and behind it, in the slots of two ranks, and behind the slots, what no round has put.
   std::byte* const begin = memory_.window().data();
   for (const std::ptrdiff_t at :
        {std::ptrdiff_t{-1}, static_cast<std::ptrdiff_t>(memory_.window().size()),

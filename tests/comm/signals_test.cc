@@ -69,5 +69,44 @@ TEST(Signals, ReachRanksOfTheHostOnly) {
   EXPECT_FALSE(Signals::open(*world, "no/such/place", 0, {0}, 1).ok());
 }
 
+TEST(Signals, OfOtherHostsAreCountedByWhoCarriesThem) {
+  const auto world = std::move(*sys::RealWorld::create());
+  auto made = Signals::open(*world, unique_name(), 0, {0, 2}, 3);
+  ASSERT_TRUE(made.ok());
+  (*made)->all_have_joined();
+  EXPECT_FALSE((*made)->is_on_this_host(1));
+  const SignalWait both[] = {{.peer = 0, .signal = 4}, {.peer = 1, .signal = 4, .count = 2}};
+  EXPECT_TRUE((*made)->signal(0, 4).ok());
+  (*made)->came_from_afar(1, 4);
+  (*made)->came_from_afar(1, 5);
+  EXPECT_FALSE(*(*made)->try_take(both));
+  EXPECT_EQ((*made)->find_missing(both)->peer, 1);
+  (*made)->came_from_afar(1, 4);
+  EXPECT_FALSE((*made)->find_missing(both));
+  EXPECT_TRUE(*(*made)->try_take(both));
+  EXPECT_FALSE(*(*made)->try_take(both));
+  const SignalWait other{.peer = 1, .signal = 5};
+  EXPECT_TRUE(*(*made)->try_take(std::span(&other, 1)));
+}
+
+TEST(Signals, ATurnThatDoesNotEndIsAnErrorThatNamesItsHolder) {
+  const auto world = std::move(*sys::RealWorld::create());
+  const std::string name = unique_name();
+  auto first = Signals::open(*world, name, 0, {0, 2}, 3);
+  auto second = Signals::open(*world, name, 2, {0, 2}, 3);
+  ASSERT_TRUE(first.ok() && second.ok());
+  (*first)->all_have_joined();
+  ASSERT_TRUE((*first)->begin_turn(2).ok());
+  // Each rank's words have turns of their own.
+  ASSERT_TRUE((*second)->begin_turn(0).ok());
+  (*second)->end_turn(0);
+  const Status waited = (*second)->begin_turn(2);
+  ASSERT_FALSE(waited.ok());
+  EXPECT_EQ(waited.error().peer, 0);
+  EXPECT_NE(waited.error().message.find("it has been rank 0's turn"), std::string::npos);
+  (*first)->end_turn(2);
+  EXPECT_TRUE((*second)->begin_turn(2).ok());
+}
+
 }  // namespace
 }  // namespace unisono::comm

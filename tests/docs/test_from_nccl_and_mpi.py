@@ -99,6 +99,7 @@ def test_every_name_of_python_is_public(page: str) -> None:
             "Grid": Grid,
             "Neighbourhood": Neighbourhood,
             "Persistent": unisono.Persistent,
+            "Window": unisono.Window,
             "Work": unisono.Work,
             "unisono": unisono,
         }[owner]

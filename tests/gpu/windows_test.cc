@@ -75,13 +75,13 @@ void put_round(Communicator& communicator, const TestStream& stream, const Windo
   EXPECT_FINE(communicator.put(window, from.data(), count / 2 * sizeof(int), next,
                                count / 2 * sizeof(int), 3, on_stream));
   const SignalWait wait{.peer = last, .signal = 3};
-  EXPECT_FINE(communicator.take_signals(std::span(&wait, 1), on_stream));
+  EXPECT_FINE(communicator.wait_signals(std::span(&wait, 1), on_stream));
   EXPECT_FINE(stream.synchronize());
   EXPECT_EQ(own.read()[count / 2], 1000 * round + 100 * last);
   EXPECT_EQ(own.read()[count - 1], 1000 * round + 100 * last + static_cast<int>(count) / 2 - 1);
   EXPECT_FINE(communicator.signal(last, 4, on_stream));
   const SignalWait read{.peer = next, .signal = 4};
-  EXPECT_FINE(communicator.take_signals(std::span(&read, 1), on_stream));
+  EXPECT_FINE(communicator.wait_signals(std::span(&read, 1), on_stream));
   EXPECT_FINE(stream.synchronize());
 }
 
@@ -107,7 +107,7 @@ TEST_F(GpuWindows, AStreamsWaitForASignalEndsInTime) {
     if (communicator.rank() != 0) return;
     const TestStream stream(device_of(0));
     const SignalWait wait{.peer = 2};
-    EXPECT_FINE(communicator.take_signals(
+    EXPECT_FINE(communicator.wait_signals(
         std::span(&wait, 1),
         {.stream = stream.handle(), .timeout = std::chrono::milliseconds(300)}));
     EXPECT_FINE(stream.synchronize());

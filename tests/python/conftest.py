@@ -4,8 +4,12 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from python.hosts import Hosts
 
 # pytest-xdist sets it in its workers, and the command line reads it when it is imported.
 os.environ.pop("COLUMNS", None)
@@ -40,3 +44,18 @@ def namespaces() -> None:
             pass
     except MachineError as error:
         pytest.skip(f"needs root, iproute2 and a kernel with veth, bridge and tbf: {error}")
+
+
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Hosts]":
+    """Two hosts; skips where none can be made."""
+    from python.hosts import make_hosts
+    from unisono.errors import MachineError
+
+    try:
+        made = make_hosts(tmp_path_factory.mktemp("hosts"))
+        found = made.__enter__()
+    except MachineError as error:
+        pytest.skip(f"no hosts: {error}")
+    yield found
+    made.__exit__(None, None, None)

@@ -12,7 +12,7 @@ from unisono.testing import run_ranks
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 RANKS = quick(range(1, 10), (1, 3, 4))
-NAMES = ["halo_exchange", "k_means", "sample_sort", "conjugate_gradients"]
+NAMES = ["halo_exchange", "halo_windows", "k_means", "sample_sort", "conjugate_gradients"]
 
 
 def example(name):

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from python.hosts import Hosts, finish, make_hosts, make_slurm
+from python.hosts import Hosts, finish, make_slurm
 from unisono.errors import MachineError
 
 pytestmark = pytest.mark.xdist_group("network namespaces")
@@ -50,17 +50,6 @@ BY_NODES = [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 def said(output: str) -> list[str]:
     return sorted(re.findall(r"rank \d/\d \d/\d local \d on node\d: \d+", output))
-
-
-@pytest.fixture(scope="module")
-def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    try:
-        made = make_hosts(tmp_path_factory.mktemp("hosts"))
-        found = made.__enter__()
-    except MachineError as error:
-        pytest.skip(f"no hosts: {error}")
-    yield found
-    made.__exit__(None, None, None)
 
 
 @pytest.fixture(scope="module")

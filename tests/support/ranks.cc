@@ -1,7 +1,10 @@
 #include "support/ranks.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -12,8 +15,24 @@
 
 namespace unisono::test {
 
+namespace {
+
+// Of the calling thread alone.
+bool name_host(const std::string& name) {
+  return unshare(CLONE_NEWUTS) == 0 && sethostname(name.data(), name.size()) == 0;
+}
+
+}  // namespace
+
+bool can_name_hosts() {
+  bool can = false;
+  std::thread([&] { can = name_host("a-host"); }).join();
+  return can;
+}
+
 std::string node_name(const RanksOptions& options, int rank) {
-  return str("node", rank * options.nodes / options.ranks);
+  const int places = std::max(options.nodes, options.hosts);
+  return str("node", rank * places / options.ranks);
 }
 
 Rendezvous::Rendezvous() {
@@ -33,6 +52,10 @@ void run_ranks(const RanksOptions& options, const std::function<void(Communicato
   std::vector<std::thread> threads;
   for (int rank = 0; rank < options.ranks; ++rank)
     threads.emplace_back([&, rank] {
+      if (options.hosts > 1 && !name_host(str("host", rank * options.hosts / options.ranks))) {
+        ADD_FAILURE() << "no host name for rank " << rank << ": can_name_hosts() tells before";
+        return;
+      }
       InitOptions init;
       init.rank = rank;
       init.world_size = options.ranks;

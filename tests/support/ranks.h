@@ -14,6 +14,7 @@ namespace unisono::test {
 struct RanksOptions {
   int ranks = 2;
   int nodes = 1;          // virtual: consecutive ranks, as even as can be
+  int hosts = 1;          // the same, by names of their own: only where can_name_hosts()
   std::string transport;  // "", "shm", "socket"
   std::chrono::nanoseconds timeout = deadline_of_calls;
   std::function<int(int rank)> device;  // CUDA device of a rank; none where it is empty
@@ -21,6 +22,9 @@ struct RanksOptions {
   SettingValues settings;
   std::function<std::string(int rank)> levels;  // UNISONO_LEVELS of a rank; none where it is empty
 };
+
+// Whether this process may give a thread a host name of its own: root may, as a rule.
+bool can_name_hosts();
 
 // A node's name for each rank, as RanksOptions says.
 std::string node_name(const RanksOptions& options, int rank);

@@ -22,8 +22,16 @@ constexpr std::int64_t patience_at_end_ns = 1'000'000'000;
 // process each map the counters. This one orders them: signals of this process.
 std::atomic<std::uint64_t> signals_here{0};
 
-std::size_t bytes_of(std::size_t neighbours) {
+// Whose turn it is with the words of a rank's windows, on a cache line for each rank; behind the
+// counters.
+constexpr std::size_t turn_bytes = 64;
+constexpr std::int64_t longest_turn_ns = 2'000'000'000;
+
+std::size_t counters_bytes(std::size_t neighbours) {
   return neighbours * neighbours * signals_of_a_pair * word_bytes;
+}
+std::size_t bytes_of(std::size_t neighbours) {
+  return counters_bytes(neighbours) + neighbours * turn_bytes;
 }
 
 // What a stream stores of its wait.
@@ -87,11 +95,15 @@ Status Signals::check(int peer, int signal) const {
   if (signal < 0 || signal >= signals_of_a_pair)
     return misuse("signal is ", signal, " on rank ", rank_, "; it must be 0 to ",
                   signals_of_a_pair - 1);
-  if (places_[static_cast<std::size_t>(peer)] < 0)
-    return environment_error(
-        "ranks ", rank_, " and ", peer,
-        " are on different hosts; signals and puts work between ranks of one host only");
   return {};
+}
+
+Status Signals::check_on_host(int peer, int signal) const {
+  UNISONO_TRY(check(peer, signal));
+  if (is_on_this_host(peer)) return {};
+  return environment_error("ranks ", rank_, " and ", peer,
+                           " are on different hosts; signals of streams, and puts into device "
+                           "memory, work between ranks of one host only");
 }
 
 std::size_t Signals::place_of(int target, int source, int signal) const {
@@ -117,40 +129,84 @@ std::uint64_t& Signals::own_count(std::vector<std::uint64_t>& counts, int peer, 
 }
 
 Status Signals::signal(int peer, int signal) {
-  UNISONO_TRY(check(peer, signal));
+  UNISONO_TRY(check_on_host(peer, signal));
   const std::lock_guard lock(mutex_);
   signals_here.fetch_add(1, std::memory_order_release);
   counter(peer, rank_, signal).store(++own_count(sent_, peer, signal), std::memory_order_release);
   return {};
 }
 
-Result<bool> Signals::try_take(std::span<const SignalWait> waits) {
-  for (const SignalWait& wait : waits) UNISONO_TRY(check(wait.peer, wait.signal));
+void Signals::came_from_afar(int source, int signal) {
   const std::lock_guard lock(mutex_);
-  std::vector<std::uint64_t> taken = taken_;
-  if (find_missing(waits, taken)) return false;
-  static_cast<void>(signals_here.load(std::memory_order_acquire));
-  taken_ = std::move(taken);
-  return true;
+  ++from_afar_[source].come[static_cast<std::size_t>(signal)];
 }
 
-std::optional<SignalWait> Signals::find_missing(std::span<const SignalWait> waits,
-                                                std::vector<std::uint64_t>& taken) const {
-  for (const SignalWait& wait : waits) {
-    std::uint64_t& count = own_count(taken, wait.peer, wait.signal);
-    count += wait.count;
-    const std::uint64_t there =
-        counter(rank_, wait.peer, wait.signal).load(std::memory_order_acquire);
-    if (there < count) return wait;
+std::uint64_t Signals::come_of(const SignalWait& wait) {
+  if (is_on_this_host(wait.peer))
+    return counter(rank_, wait.peer, wait.signal).load(std::memory_order_acquire);
+  return from_afar_[wait.peer].come[static_cast<std::size_t>(wait.signal)];
+}
+
+std::uint64_t& Signals::taken_of(const SignalWait& wait) {
+  if (is_on_this_host(wait.peer)) return own_count(taken_, wait.peer, wait.signal);
+  return from_afar_[wait.peer].taken[static_cast<std::size_t>(wait.signal)];
+}
+
+std::optional<SignalWait> Signals::take_or_miss(std::span<const SignalWait> waits) {
+  for (std::size_t i = 0; i < waits.size(); ++i) {
+    std::uint64_t& taken = taken_of(waits[i]);
+    taken += waits[i].count;
+    if (come_of(waits[i]) >= taken) continue;
+    for (const SignalWait& counted : waits.first(i + 1)) taken_of(counted) -= counted.count;
+    return waits[i];
   }
   return std::nullopt;
 }
 
-std::optional<SignalWait> Signals::find_missing(std::span<const SignalWait> waits) const {
+Result<bool> Signals::try_take(std::span<const SignalWait> waits) {
+  for (const SignalWait& wait : waits) UNISONO_TRY(check(wait.peer, wait.signal));
   const std::lock_guard lock(mutex_);
-  std::vector<std::uint64_t> taken = taken_;
-  return find_missing(waits, taken);
+  if (take_or_miss(waits)) return false;
+  static_cast<void>(signals_here.load(std::memory_order_acquire));
+  return true;
 }
+
+std::optional<SignalWait> Signals::find_missing(std::span<const SignalWait> waits) {
+  const std::lock_guard lock(mutex_);
+  const auto missing = take_or_miss(waits);
+  if (!missing)
+    for (const SignalWait& counted : waits) taken_of(counted) -= counted.count;
+  return missing;
+}
+
+std::atomic_ref<std::uint64_t> Signals::turn_of(int target) const {
+  const auto place = static_cast<std::size_t>(places_[static_cast<std::size_t>(target)]);
+  return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(
+      memory_.get() + counters_bytes(neighbours_.size()) + place * turn_bytes));
+}
+
+// Acquire, and release at the end: who has the next turn sees what this one has changed.
+Status Signals::begin_turn(int target) {
+  const auto mine = static_cast<std::uint64_t>(rank_) + 1;
+  std::int64_t until_ns = 0;
+  for (;;) {
+    std::uint64_t holder = 0;
+    if (turn_of(target).compare_exchange_weak(holder, mine, std::memory_order_acquire)) return {};
+    if (holder == 0) continue;
+    const std::int64_t now_ns = world_.now_ns();
+    if (until_ns == 0) until_ns = now_ns + longest_turn_ns;
+    if (now_ns >= until_ns) {
+      const bool is_known = holder <= places_.size();
+      const int peer = is_known ? static_cast<int>(holder) - 1 : -1;
+      return peer_error(peer, "rank ", rank_, " waits to change a word of a window of rank ",
+                        target, "; for ", longest_turn_ns / 1'000'000'000, " s it has been rank ",
+                        peer, "'s turn, whose process may have ended in the middle of a change");
+    }
+    world_.yield();
+  }
+}
+
+void Signals::end_turn(int target) { turn_of(target).store(0, std::memory_order_release); }
 
 Status Signals::attach(const std::shared_ptr<const sys::cuda::Device>& device) {
   if (device_) return {};
@@ -187,7 +243,7 @@ Status Signals::done(sys::cuda::StreamHandle* stream) {
 
 Status Signals::signal_on(const std::shared_ptr<const sys::cuda::Device>& device,
                           sys::cuda::StreamHandle* stream, int peer, int signal) {
-  UNISONO_TRY(check(peer, signal));
+  UNISONO_TRY(check_on_host(peer, signal));
   const std::lock_guard lock(mutex_);
   const sys::cuda::Current current(*device);
   UNISONO_TRY(attach(device));
@@ -203,7 +259,7 @@ Status Signals::take_on(const std::shared_ptr<const sys::cuda::Device>& device,
                         sys::cuda::StreamHandle* stream, std::span<const SignalWait> waits,
                         std::int64_t timeout_ns) {
   using sys::cuda::MemoryOperation;
-  for (const SignalWait& wait : waits) UNISONO_TRY(check(wait.peer, wait.signal));
+  for (const SignalWait& wait : waits) UNISONO_TRY(check_on_host(wait.peer, wait.signal));
   if (waits.empty()) return {};
   const std::lock_guard lock(mutex_);
   const sys::cuda::Current current(*device);

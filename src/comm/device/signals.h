@@ -1,5 +1,6 @@
-// Counters by which ranks of one host signal each other (unisono/window.h), in shared memory that
-// their devices reach, too.
+// Counters by which ranks signal each other (unisono/window.h). Those of ranks of one host are in
+// shared memory that their devices reach, too. Those of other hosts' ranks are this rank's own: who
+// carries their signals here counts them (came_from_afar).
 //
 // Each counter has one writer: it stores how often it has signalled. Order: a host's store is a
 // release and a look at it an acquire; a stream's store follows a barrier for the whole system, so
@@ -12,8 +13,10 @@
 
 #include <unisono/window.h>
 
+#include <array>
 #include <atomic>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -41,13 +44,22 @@ class Signals {
     have_all_joined_ = true;
   }
 
-  // Misuse if there is no such peer or number; an environment error if it is on another host.
+  // Misuse if there is no such peer or number.
   Status check(int peer, int signal) const;
+  bool is_on_this_host(int peer) const { return places_[static_cast<std::size_t>(peer)] >= 0; }
+  // An environment error if the peer is on another host.
   Status signal(int peer, int signal);
+  // A rank of another host has signalled this one.
+  void came_from_afar(int source, int signal);
   // Takes all that is waited for, or nothing. Whether it did.
   Result<bool> try_take(std::span<const SignalWait> waits);
   // Gives the first wait for which try_take() would be false now.
-  std::optional<SignalWait> find_missing(std::span<const SignalWait> waits) const;
+  std::optional<SignalWait> find_missing(std::span<const SignalWait> waits);
+
+  // Ranks of this host that change a word of a window of `target` take turns, whichever way they
+  // reach it. A peer error that names the one whose turn does not end.
+  Status begin_turn(int target);
+  void end_turn(int target);
 
   // The same on a stream of the device, which is the same in all calls.
   Status signal_on(const std::shared_ptr<const sys::cuda::Device>& device,
@@ -68,9 +80,19 @@ class Signals {
   struct StreamWait;
   Signals(sys::World& world, std::string name, int rank, std::vector<int> neighbours, int ranks,
           std::shared_ptr<std::byte> memory);
-  // The first that is missing; otherwise `taken` counts them all as taken.
-  std::optional<SignalWait> find_missing(std::span<const SignalWait> waits,
-                                         std::vector<std::uint64_t>& taken) const;
+  using Counts = std::array<std::uint64_t, signals_of_a_pair>;
+  // Of the signals of a rank of another host.
+  struct FromAfar {
+    Counts come{};
+    Counts taken{};
+  };
+  // Takes all, or says which is missing. With the mutex.
+  std::optional<SignalWait> take_or_miss(std::span<const SignalWait> waits);
+  std::uint64_t come_of(const SignalWait& wait);
+  std::uint64_t& taken_of(const SignalWait& wait);
+  // The same, and an environment error if the peer is on another host.
+  Status check_on_host(int peer, int signal) const;
+  std::atomic_ref<std::uint64_t> turn_of(int target) const;
   std::size_t bytes() const;
   std::size_t place_of(int target, int source, int signal) const;
   std::atomic_ref<std::uint64_t> counter(int target, int source, int signal) const;
@@ -91,6 +113,7 @@ class Signals {
   mutable std::mutex mutex_;  // guards what follows
   std::vector<std::uint64_t> sent_;
   std::vector<std::uint64_t> taken_;
+  std::map<int, FromAfar> from_afar_;  // by rank
   std::shared_ptr<const sys::cuda::Device> device_;
   sys::cuda::DeviceAddress device_memory_ = 0;
   // After what was put on streams last, so that another stream follows it.

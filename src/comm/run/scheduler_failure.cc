@@ -8,6 +8,7 @@
 #include "base/try.h"
 #include "comm/run/out_of_memory.h"
 #include "comm/run/scheduler.h"
+#include "transport/fault.h"
 
 namespace unisono::comm {
 namespace {
@@ -252,14 +253,7 @@ std::string Scheduler::own_part() {
 }
 
 void Scheduler::fail(const Error& error, const std::string& own_part) {
-  using Kind = transport::Fault::Kind;
-  const bool blames_nobody = error.kind == ErrorKind::peer && error.peer < 0;
-  const Kind kind = error.aborted     ? Kind::aborted
-                    : error.timed_out ? Kind::timed_out
-                    : blames_nobody   ? Kind::disagreed
-                                      : Kind::failed;
-  const bool is_own = error.peer < 0 && kind != Kind::disagreed;
-  const transport::Fault fault{kind, is_own ? options_.rank : error.peer};
+  const transport::Fault fault = transport::fault_of(error, options_.rank);
   Error told = error;
   told.peer = fault.rank;
   Error own = error;
