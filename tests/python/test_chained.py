@@ -128,9 +128,14 @@ def test_a_complete_call_is_let_go():
 
 
 def test_abort_ends_started_calls():
+    ready = threading.Event()
+
     def check(comm):
         comm.broadcast_object(None, async_op=True).wait()
-        if comm.rank == 0:
+        if comm.rank == 1:
+            ready.set()
+        else:
+            ready.wait()
             work = comm.all_gather_object(comm.rank, async_op=True)
             comm.abort()
             with pytest.raises(unisono.AbortedError):
