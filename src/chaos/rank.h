@@ -97,8 +97,7 @@ class Rank {
   };
   void windows(const Operation& operation, Group& group);
   void make_wrong_puts(Communicator& group, const Opened& opened);
-  Status put_to_all(const Operation& operation, Communicator& group, Opened& opened,
-                           int round);
+  Status put_to_all(const Operation& operation, Communicator& group, Opened& opened, int round);
   std::chrono::nanoseconds patience() const;
   Status take(int signal, Communicator& group, const Opened& opened);
   Status check_window(const Operation& operation, Communicator& group, const Opened& opened,
