@@ -85,7 +85,6 @@ class WindowService {
   OpenWindows windows_;
   std::vector<std::unique_ptr<WindowPeer>> peers_;
   std::vector<std::size_t> places_;  // in peers_, by rank
-  std::int64_t next_check_ns_ = 0;
   // Of any thread.
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_mutex_;
