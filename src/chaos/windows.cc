@@ -2,7 +2,6 @@
 // tries what must be refused.
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/str.h"
@@ -130,7 +129,10 @@ Status Rank::check_window(const Operation& operation, Communicator& group, const
     UNISONO_TRY(group.get(opened.window, got.data(), got.size(), peer, memory.offset_of(peer),
                           {.timeout = patience()}));
     check(operation, got == own, sender);
-    if (place.ok()) check(operation, std::memcmp(*place, own.data(), own.size()) == 0, sender);
+    if (place.ok())
+      check(operation,
+            std::ranges::equal(std::span(static_cast<const std::byte*>(*place), own.size()), own),
+            sender);
   }
   return {};
 }

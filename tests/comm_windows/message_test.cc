@@ -31,8 +31,10 @@ TEST(WindowMessages, AreReadAsTheyWereWritten) {
       WindowMessage message = full();
       message.verb = static_cast<WindowVerb>(verb);
       message.signal = signal;
-      const auto read = read_window_message(
-          encode(message, message.has_data() ? data : std::vector<std::byte>()), most_bytes);
+      // It outlives what is read, whose data lie in it.
+      const WindowHeader header =
+          encode(message, message.has_data() ? data : std::vector<std::byte>());
+      const auto read = read_window_message(header, most_bytes);
       ASSERT_TRUE(read.ok()) << read.error().describe();
       EXPECT_EQ(read->message, message);
       EXPECT_TRUE(
@@ -45,7 +47,8 @@ TEST(WindowMessages, HoldDataUpToTheirLimit) {
   for (const std::size_t bytes : {std::size_t{0}, WindowMessage::inline_bytes}) {
     message.bytes = bytes;
     const std::vector<std::byte> data(bytes, std::byte{0x5a});
-    const auto read = read_window_message(encode(message, data), most_bytes);
+    const WindowHeader header = encode(message, data);
+    const auto read = read_window_message(header, most_bytes);
     ASSERT_TRUE(read.ok());
     EXPECT_TRUE(std::ranges::equal(read->data, data));
   }
