@@ -82,8 +82,7 @@ class HeldWindow {
          {"compare_and_swap", WordOperation::compare_and_swap}}};
     for (const auto& [known, operation] : operations)
       if (name == known) return operation;
-    check(Status(misuse("there is no operation ", name, " on a word of a window")));
-    return WordOperation::add;
+    raise(misuse("there is no operation ", name, " on a word of a window"));
   }
 
   Communicator of_;

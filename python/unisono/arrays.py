@@ -230,9 +230,6 @@ def known_type(name: str) -> str:
 class _CudaArray:
     """What `__cuda_array_interface__` says, in the form that native.Buffer has for other arrays."""
 
-    def plain(self) -> None:
-        """It is in no CPU memory."""
-
     def __init__(self, interface: dict[str, Any], writable: bool) -> None:
         address, read_only = interface["data"]
         if writable and read_only:
@@ -260,6 +257,9 @@ class _CudaArray:
                 for length, stride, wanted in zip(self.shape, strides, dense, strict=True)
             )
         )
+
+    def plain(self) -> None:
+        """It is in no CPU memory."""
 
 
 def _buffer_of(array: Array | None, writable: bool) -> Any:

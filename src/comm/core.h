@@ -152,7 +152,7 @@ struct Communicator::Core {
   Result<comm::CallPath*> path_for(const std::optional<void*>& stream);
   Status make_device(int ordinal);
   void wait_until_idle();
-  // What an access to a window takes for granted.
+  // Checks what every access to a window needs.
   Status check_access(const Window& window, int peer, std::size_t offset, std::size_t bytes,
                       std::string_view what);
   // Makes a put whose arguments have been checked.

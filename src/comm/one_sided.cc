@@ -1,4 +1,4 @@
-// What is done with windows and with signals (unisono/window.h).
+// This file accesses windows, and sends and takes signals (unisono/window.h).
 
 #include <algorithm>
 #include <cstring>
@@ -24,7 +24,7 @@ Status status_of(Result<std::uint64_t> value) {
   return value.ok() ? Status() : Status(value.take_error());
 }
 
-// What an access to memory of another process of this host came to.
+// Names the peer in the error of an access to memory of another process of this host.
 Status of_peer(Status status, int peer) {
   if (status.ok()) return status;
   auto error = status.take_error();

@@ -185,7 +185,7 @@ void get_until_told(Communicator& communicator, const std::function<void()>& end
   ASSERT_TRUE(communicator.signal(1, 0).ok());
   std::uint64_t got = 0;
   Status status;
-  // What was asked before it left may still be answered.
+  // A question from before it left may still be answered.
   while (status.ok()) status = communicator.get(*window, &got, sizeof got, 1, 0);
   EXPECT_EQ(status.error().peer, 1) << status.error().describe();
 }

@@ -97,7 +97,7 @@ def queue(comm: Communicator) -> None:
                 (rank, item) for rank in range(comm.size) for item in range(items)
             ]
             np.testing.assert_array_equal(slots[:, 2], np.arange(items * comm.size))
-            # Of one rank, in the order of its appends.
+            # Items of one rank are in the order of its appends.
             for rank in range(comm.size):
                 np.testing.assert_array_equal(slots[slots[:, 0] == rank, 1], np.arange(items))
             assert not comm.test_signals(range(comm.size), 7)

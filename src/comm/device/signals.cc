@@ -22,8 +22,8 @@ constexpr std::int64_t patience_at_end_ns = 1'000'000'000;
 // process each map the counters. This one orders them: signals of this process.
 std::atomic<std::uint64_t> signals_here{0};
 
-// Whose turn it is with the words of a rank's windows, on a cache line for each rank; behind the
-// counters.
+// Behind the counters, each rank has a cache line that says whose turn it is with the words of its
+// windows.
 constexpr std::size_t turn_bytes = 64;
 constexpr std::int64_t longest_turn_ns = 2'000'000'000;
 

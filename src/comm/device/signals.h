@@ -81,7 +81,7 @@ class Signals {
   Signals(sys::World& world, std::string name, int rank, std::vector<int> neighbours, int ranks,
           std::shared_ptr<std::byte> memory);
   using Counts = std::array<std::uint64_t, signals_of_a_pair>;
-  // Of the signals of a rank of another host.
+  // These count the signals of a rank of another host.
   struct FromAfar {
     Counts come{};
     Counts taken{};

@@ -1,5 +1,5 @@
-// What ranks of different hosts send each other about windows: a header of fixed length, in which
-// short data lie, and behind it the data that do not fit there, as a message of their own.
+// Ranks of different hosts send each other messages about windows. A message is a header of fixed
+// length, in which short data lie; longer data follow as a message of their own.
 //
 // Requests are answered in their order; a put has no answer of its own. The target executes each
 // one when it reads it, so who is answered knows that all requests before are done, too.

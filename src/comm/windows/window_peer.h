@@ -21,8 +21,8 @@
 
 namespace unisono::comm {
 
-// What a rank has asked another one, and waits for. Under the lock of WindowService, but for what
-// is written before `is_answered`.
+// A rank has asked another one, and waits for the answer. The lock of WindowService guards all of
+// it until `is_answered`; then it stays as it is.
 struct WindowQuestion {
   std::byte* destination = nullptr;  // of a get; nullptr once nobody waits any more
   std::uint64_t missing_bytes = 0;   // of a get

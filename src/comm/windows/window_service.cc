@@ -37,23 +37,24 @@ class WindowService::Turn {
   const bool has_it_;
 };
 
-WindowService::WindowService(std::shared_ptr<Job> job, const Place& place,
+WindowService::WindowService(std::shared_ptr<Job> job, const HostPath::Identity& identity,
                              const std::vector<int>& world_ranks)
     : job_(std::move(job)),
       world_(job_->sys_world()),
-      connections_(job_, place.communicator, place.epoch, place.rank, world_ranks),
+      connections_(job_, identity.communicator, identity.epoch, identity.rank, world_ranks),
       places_(world_ranks.size()) {}
 
 Result<std::shared_ptr<WindowService>> WindowService::make(std::shared_ptr<Job> job,
-                                                           const Place& place,
+                                                           const HostPath::Identity& identity,
                                                            const std::vector<int>& world_ranks,
                                                            std::span<const int> peers,
                                                            Signals& signals) {
-  std::shared_ptr<WindowService> made(new WindowService(std::move(job), place, world_ranks));
+  std::shared_ptr<WindowService> made(new WindowService(std::move(job), identity, world_ranks));
   for (const int peer : peers) {
     made->places_[static_cast<std::size_t>(peer)] = made->peers_.size();
-    made->peers_.push_back(std::make_unique<WindowPeer>(
-        made->connections_, made->windows_, signals, made->job_->fifo_options(), place.rank, peer));
+    made->peers_.push_back(std::make_unique<WindowPeer>(made->connections_, made->windows_, signals,
+                                                        made->job_->fifo_options(), identity.rank,
+                                                        peer));
   }
   UNISONO_ASSIGN(made->thread_, made->world_.start_thread("serves windows to other hosts",
                                                           [&service = *made] { service.run(); }));
@@ -62,7 +63,7 @@ Result<std::shared_ptr<WindowService>> WindowService::make(std::shared_ptr<Job> 
 
 WindowService::~WindowService() { stop(); }
 
-// Whoever drives gives the flag back soon.
+// The thread that drives gives the flag back soon.
 void WindowService::lock() {
   while (!try_lock()) world_.yield();
 }
@@ -163,8 +164,8 @@ Status WindowService::failure() const {
 
 void WindowService::abort(transport::Fault fault) { connections_.abort(fault); }
 
-// What comes for others of this process ends a rest, too: a rest that was ended for nothing is
-// followed by one that nothing ends.
+// Messages for other users of the sockets end a rest, too. After a rest that ended so, the thread
+// sleeps for a time that nothing ends.
 void WindowService::run() {
   std::int64_t rest_ns = least_rest_ns;
   bool was_for_nothing = false;

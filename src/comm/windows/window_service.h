@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "comm/run/host_path.h"
 #include "comm/windows/window_peer.h"
 #include "transport/fault.h"
 
@@ -22,13 +23,9 @@ namespace unisono::comm {
 
 class WindowService {
  public:
-  struct Place {
-    std::uint64_t communicator = 0;
-    std::uint32_t epoch = 0;
-    int rank = 0;
-  };
   // `peers`: the ranks of other hosts. What is handed in outlives it.
-  static Result<std::shared_ptr<WindowService>> make(std::shared_ptr<Job> job, const Place& place,
+  static Result<std::shared_ptr<WindowService>> make(std::shared_ptr<Job> job,
+                                                     const HostPath::Identity& identity,
                                                      const std::vector<int>& world_ranks,
                                                      std::span<const int> peers, Signals& signals);
   ~WindowService();
@@ -41,7 +38,7 @@ class WindowService {
   // Nothing lands in the window's memory afterwards.
   void close(std::uint32_t window);
 
-  // As WindowPeer has them.
+  // These do what WindowPeer's functions of the same names do.
   Result<std::optional<std::size_t>> try_put(int peer, const WindowMessage& put,
                                              std::span<const std::byte> data);
   Result<bool> try_signal(int peer, int signal);
@@ -49,7 +46,7 @@ class WindowService {
                        const std::shared_ptr<WindowQuestion>& question);
   // Whether it is answered; its refusal, and that of a put to the peer before, are errors.
   Result<bool> look_at(int peer, const WindowQuestion& question);
-  // Nobody waits for it any more: its destination is left alone from now on.
+  // Leaves the destination alone from now on, because the wait for the answer has ended.
   void forget(WindowQuestion& question);
 
   // One round, where nobody else drives. Whether anything moved.
@@ -62,12 +59,13 @@ class WindowService {
 
   void abort(transport::Fault fault);
   // Waits, 3 s at most, until what peers have been promised is on its way, then closes all
-  // connections. Once, by whoever owns it.
+  // connections. Its owner calls it.
   void stop();
   void report(MemoryReport& report) const;
 
  private:
-  WindowService(std::shared_ptr<Job> job, const Place& place, const std::vector<int>& world_ranks);
+  WindowService(std::shared_ptr<Job> job, const HostPath::Identity& identity,
+                const std::vector<int>& world_ranks);
   bool try_lock() { return !is_driven_.exchange(true, std::memory_order_acquire); }
   void unlock() { is_driven_.store(false, std::memory_order_release); }
   void lock();
@@ -85,7 +83,7 @@ class WindowService {
   OpenWindows windows_;
   std::vector<std::unique_ptr<WindowPeer>> peers_;
   std::vector<std::size_t> places_;  // in peers_, by rank
-  // Of any thread.
+  // Any thread uses what follows.
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failure_mutex_;
   std::optional<Error> failure_;

@@ -10,7 +10,7 @@ namespace unisono::comm {
 
 inline constexpr int word_operation_count = 3;
 
-// What the word is afterwards.
+// Gives the word's value afterwards.
 constexpr std::uint64_t apply(WordOperation operation, std::uint64_t before, std::uint64_t operand,
                               std::uint64_t expected) {
   switch (operation) {
@@ -24,8 +24,8 @@ constexpr std::uint64_t apply(WordOperation operation, std::uint64_t before, std
   return before;
 }
 
-// For whoever has the turn (Signals::begin_turn). The word is aligned; its owner, who needs no turn
-// to read it, finds it whole.
+// The calling rank has the turn (Signals::begin_turn). The word is aligned, so its owner finds it
+// whole without a turn.
 std::uint64_t change_word(std::byte* place, WordOperation operation, std::uint64_t operand,
                           std::uint64_t expected);
 
