@@ -17,6 +17,7 @@ from unisono.bench.peers import Variant
 from unisono.bench.repeats import (
     BARRIERS,
     MAX_CALLS,
+    MAX_REPEATS,
     must_guess_again,
     plan_repeats,
     skew_seconds,
@@ -46,11 +47,12 @@ def test_without_slow_links_two_milliseconds_are_enough() -> None:
     assert plan_repeats(0.5, 0.1) == (1, 1)
 
 
-@pytest.mark.parametrize("iterations", [1, 2, 9, 20, 100])
+@pytest.mark.parametrize("iterations", [1, 2, 9, 17, 18, 20, 100])
 def test_given_iterations_are_kept_in_longer_and_fewer_repeats(iterations: int) -> None:
     for call, barrier in itertools.product(CALLS_TAKE, BARRIERS_TAKE):
         repeats, calls = plan_repeats(call, 0.1, iterations, barrier)
         assert iterations / 2 <= repeats * calls <= iterations
+        assert repeats == MAX_REPEATS or repeats * calls == iterations
         if repeats > 1:
             assert calls * call >= BARRIERS * barrier * (1 - 1e-6)
     assert plan_repeats(1.0, 0.0, 20) == (9, 2)

@@ -46,8 +46,11 @@ def plan_repeats(
     """
     needed = fitting_calls(BARRIERS * barrier_seconds, call_seconds)
     if iterations > 0:
-        calls = max(iterations // min(MAX_REPEATS, iterations), min(iterations, needed))
-        return min(MAX_REPEATS, iterations // calls), calls
+        repeats = min(MAX_REPEATS, iterations // min(iterations, needed))
+        # So few repeats can have all the calls between them.
+        while repeats < MAX_REPEATS and iterations % repeats:
+            repeats -= 1
+        return repeats, iterations // repeats
     calls = max(needed, fitting_calls(REPEAT_SECONDS, call_seconds, USUAL_CALLS))
     repeats = int(budget_seconds / (calls * max(call_seconds, _LEAST_SECONDS)))
     return min(MAX_REPEATS, max(1, repeats)), calls
